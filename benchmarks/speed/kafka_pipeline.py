@@ -119,7 +119,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
     import torch  # noqa: PLC0415
 
-    from streamad.commands.run.workers import stop_with_parent  # noqa: PLC0415
+    from streamad.commands.shared.console import stop_with_parent  # noqa: PLC0415
     from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
     from streamad.judge.judging import JudgedSequence  # noqa: PLC0415
     from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,13 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals
+from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals, stop_with_parent
+from streamad.commands.shared.extras import need_web
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import PluginError, UsageError
+from streamad.errors import UsageError
 from streamad.plant import Plant
+
+_NICE = 5  # beside a run, which comes first
 
 
 def web(
@@ -21,6 +25,7 @@ def web(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Port; 0: any free one. [default: web.port]")
     ] = None,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Serve the page that shows what the monitor found: alerts with curves and reasons, lines, calibration, models.
 
@@ -32,11 +37,16 @@ def web(
     plant = with_address(load_plant(config), host, port)
     page = page_of(plant)
     say_missing(plant)
-    typer.echo(f"open {page.url}")  # unmasked: the token in the link is what lets a person in
-    err.print("Ctrl-C ends")
+    # Unmasked: the token in the link is what lets a person in. Beside a run, standard output is the run's.
+    typer.echo(f"open {page.url}", err=supervised)
+    if not supervised:
+        err.print("Ctrl-C ends")
 
     async def serve() -> None:
-        with stop_on_signals(page.stop):
+        if supervised:
+            os.nice(_NICE)
+            stop_with_parent(page.stop)
+        with stop_on_signals(page.stop, "" if supervised else "closing the open pages"):
             await page.run()
 
     run_async(serve())
@@ -57,11 +67,7 @@ def with_address(plant: Plant, host: str | None, port: int | None) -> Plant:
 
 def page_of(plant: Plant):  # type: ignore[no-untyped-def]
     """Return the page, its port open. Raises PluginError without the extra ``web``, OutputError."""
-    try:
-        import starlette  # noqa: F401, PLC0415
-        import uvicorn  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise PluginError(f"the page needs the extra web ({error}): pip install 'streamad-monitor[web]'") from error
+    need_web()
     from streamad.web.server import Page  # noqa: PLC0415
 
     return Page(plant)

@@ -46,6 +46,7 @@ class Page:
             self._socket.close()
             raise
         self._server: Any = None
+        self._is_stopping = False
 
     @property
     def port(self) -> int:
@@ -101,14 +102,14 @@ class Page:
         serving = asyncio.ensure_future(self._server.serve(sockets=[self._socket]))
         while not serving.done():
             await asyncio.wait({serving}, timeout=_LOOK_S)
-            if self._server.should_exit:
+            if self._is_stopping:
+                self._server.should_exit = True
                 changes.close()
         await serving
 
     def stop(self) -> None:
         """End ``run`` soon; safe to call from a signal handler of the event loop."""
-        if self._server is not None:
-            self._server.should_exit = True
+        self._is_stopping = True
 
     def _access(self) -> Access:
         web = self._web

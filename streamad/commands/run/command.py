@@ -11,14 +11,24 @@ from typing import Annotated, Any
 
 import typer
 
-from streamad.commands.run.workers import Supervisor, stop_with_parent
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, print_json, run_async, stop_on_signals
+from streamad.commands.run.page import page_beside, page_command
+from streamad.commands.run.workers import Supervisor
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    err,
+    print_json,
+    run_async,
+    stop_on_signals,
+    stop_with_parent,
+)
+from streamad.commands.shared.extras import need_web
 from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
 from streamad.plant import Plant
-from streamad.ports import TransactionalSource
+from streamad.ports import Source, TransactionalSource
 from streamad.runtime.wiring import check_clock, committer_for, source_for
 
 
@@ -46,6 +56,16 @@ def run(
             "--accept-gap", help="Continue although the topic no longer holds samples without a verdict (Kafka)."
         ),
     ] = False,
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web",
+            help="Serve the page beside the run, in a process of its own (as streamad web); it needs the extra web.",
+        ),
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port of the page; 0: any free one. [default: web.port]")
+    ] = None,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Read the source, judge every finished sequence, and write alerts to the sinks.
@@ -55,22 +75,34 @@ def run(
 
     Example: streamad run --workers 4
     """
+    if port is not None and not web:
+        raise UsageError("--port is the page's: use it with --web")
+    if web:
+        need_web()
     plant = load_whole_plant(config)
     given = {"instance": instance, "accept_gap": accept_gap or None}
     plant = with_options(plant, {key: value for key, value in given.items() if value is not None})
+    verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
+    page = page_command(config, port, verbosity) if web else None
     if workers > 1:
         if as_json:
             raise UsageError("--json works with one worker: several would print one result each")
-        verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
         program = [sys.executable, "-m", "streamad", *["-v"] * verbosity, "run", "--config", str(config)]
         program += ["--supervised", *(["--quiet"] if quiet else []), *(["--accept-gap"] if accept_gap else [])]
-        run_async(_supervise(plant, workers, program))
+        run_async(_supervise(plant, workers, program, page))
         return
     settings = plant.settings
 
     async def work() -> None:
         check_clock(plant)
         source = source_for(plant)
+        async with page_beside(page) as beside:
+            is_stopped = await monitor_source(source)
+            if beside is not None and not is_stopped:
+                await beside.stay()
+
+    async def monitor_source(source: Source) -> bool:
+        """Run to the end of the source or to a requested stop; return whether it was that."""
         monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
         report = await monitor.run(
             source,
@@ -88,6 +120,7 @@ def run(
             print_summary(report, settings.alerts.false_alarm_rate)
         if not report.interrupted and (report.counters["records"] or not report.resumed):
             check_usable(report.counters, f"no record is in {settings.source.url}: is source.url right?")
+        return report.interrupted
 
     run_async(work())
 
@@ -104,8 +137,8 @@ def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 
-async def _supervise(plant: Plant, workers: int, program: list[str]) -> None:
-    """Run ``workers`` processes of ``program``, group members with names of their own."""
+async def _supervise(plant: Plant, workers: int, program: list[str], page: list[str] | None) -> None:
+    """Run ``workers`` processes of ``program``, group members with names of their own, and ``page`` beside them."""
     source = source_for(plant)
     await source.close()
     if not isinstance(source, TransactionalSource):
@@ -120,5 +153,8 @@ async def _supervise(plant: Plant, workers: int, program: list[str]) -> None:
         workers,
         stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
     )
-    with stop_on_signals(supervisor.request_stop):
-        await supervisor.run()
+    async with page_beside(page) as beside:
+        with stop_on_signals(supervisor.request_stop):
+            await supervisor.run()
+        if beside is not None and not supervisor.is_stopping:
+            await beside.stay()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from streamad.system.tasks import wait_for_either
 _LONGEST_PAUSE_S = 30.0
 _STEADY_S = 60.0
 _MAX_EARLY_DEATHS = 5
-_SAME_STOP_S = 2.0
 _USAGE = 2
 
 
@@ -75,6 +73,11 @@ class Supervisor:
         """Return the process ids of the running workers."""
         processes = [worker.process for worker in self._workers]
         return [process.pid for process in processes if process is not None and process.returncode is None]
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether a stop was requested."""
+        return self._stopping.is_set()
 
     def request_stop(self) -> None:
         """Ask every worker to finish what it is scoring and to exit."""
@@ -153,21 +156,3 @@ class Supervisor:
             err.print("workers do not end: killed")
             self._signal(signal.SIGKILL)
             await asyncio.gather(*(worker.process.wait() for worker in self._workers if worker.process is not None))
-
-
-def stop_with_parent(stop: Callable[[], None]) -> float:
-    """Call ``stop`` when standard input ends, which means that the parent process has died.
-
-    Returns for how many seconds further signals are repetitions of the first: systemd signals supervisor and workers,
-    and the supervisor then signals the workers again.
-    """
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-
-    def on_input() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            stop()
-
-    loop.add_reader(descriptor, on_input)
-    return _SAME_STOP_S

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from streamad.safe_text import masked, visible, visible_json, visible_name
 T = TypeVar("T")
 
 _WIDEST = 10_000
+_SAME_STOP_S = 2.0
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
@@ -190,3 +193,21 @@ def stop_on_signals(
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def stop_with_parent(stop: Callable[[], None]) -> float:
+    """Call ``stop`` when standard input ends, which means that the parent process has died.
+
+    Returns for how many seconds further signals are repetitions of the first: systemd signals supervisor and workers,
+    and the supervisor then signals the workers again.
+    """
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def on_input() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop()
+
+    loop.add_reader(descriptor, on_input)
+    return _SAME_STOP_S

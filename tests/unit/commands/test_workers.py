@@ -33,7 +33,7 @@ while True:
 # A worker as the command starts it: it ends when its standard input does.
 WITH_PARENT = """
 import asyncio, sys
-from streamad.commands.run.workers import stop_with_parent
+from streamad.commands.shared.console import stop_with_parent
 async def main():
     ended = asyncio.Event()
     stop_with_parent(ended.set)
@@ -47,7 +47,7 @@ asyncio.run(main())
 SLOW_TO_STOP = """
 import asyncio, pathlib, sys, time
 from streamad.commands.shared.console import stop_on_signals
-from streamad.commands.run.workers import stop_with_parent
+from streamad.commands.shared.console import stop_with_parent
 folder, number, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 async def main():
     told = asyncio.Event()

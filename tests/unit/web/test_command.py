@@ -51,6 +51,7 @@ def cookie_of(link: str) -> str:
     with pytest.raises(HTTPError) as error:
         urllib.request.build_opener(Stays).open(link, timeout=30)
     assert error.value.code == 303
+    error.value.close()
     return str(error.value.headers["set-cookie"]).partition(";")[0]
 
 
@@ -62,8 +63,9 @@ def test_the_printed_link_opens_the_page_and_stays_over_a_restart(tmp_path: Path
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{30,}", link)
         cookie = cookie_of(link)
         assert "<h1>Now</h1>" in fetched(link.partition("?")[0], cookie)
-        with pytest.raises(HTTPError, match="403"):
+        with pytest.raises(HTTPError, match="403") as refused:
             fetched(link.partition("?")[0])
+        refused.value.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr is not None

@@ -1,0 +1,31 @@
+"""One trained plant for all tests in a browser, and one browser for each file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright", reason="needs playwright")
+
+from playwright.sync_api import Browser
+
+from tests.support.web.browser import chromium_or_skip, new_browser
+from tests.support.web.site import judged_plant
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a plant with a model and outputs; tests that change it copy it."""
+    chromium_or_skip()
+    folder = tmp_path_factory.mktemp("judged")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return judged_plant(folder, monkeypatch).folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium; it ends with the file, since its event loop stands in the way of asynchronous tests."""
+    with new_browser() as opened:
+        yield opened

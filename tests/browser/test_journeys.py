@@ -1,0 +1,143 @@
+"""What people do with the page: see an alert come, judge it with the keyboard, look through a restart."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import yaml
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.runtime.cli import started
+from tests.support.web.browser import LIMIT_MS, Visitor
+from tests.support.web.run import FOLLOWED, ROLES, link_of
+from tests.support.web.site import copied, served
+
+expect.set_options(timeout=LIMIT_MS)
+
+
+def until(found: Callable[[], Any], limit_s: float = 60.0) -> Any:
+    """Return what ``found`` returns once it is true."""
+    end = time.monotonic() + limit_s
+    while not (value := found()):
+        assert time.monotonic() < end, "it waits for ever"
+        time.sleep(0.02)
+    return value
+
+
+def messages(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def bars(page: Page) -> list[str]:
+    """Return the paths of the sequences in the lanes."""
+    return [str(each.get_attribute("href")) for each in page.locator("a:has(> rect.bar)").all()]
+
+
+def held_back(folder: Path, n_first: int) -> Callable[[], None]:
+    """Leave the first ``n_first`` verdicts and what belongs to them in the outputs; return what appends the rest."""
+    whole = {role: (folder / "out" / f"{role}.jsonl") for role in ROLES if role != "events"}
+    first = {one["verdict_id"] for one in messages(whole["verdicts"])[:n_first]}
+    rest: dict[Path, list[str]] = {}
+    for path in whole.values():
+        lines = path.read_text().splitlines(keepends=True)
+        is_first = [bool({one.get("verdict_id"), one.get("alert_id")} & first) for one in map(json.loads, lines)]
+        path.write_text("".join(line for line, early in zip(lines, is_first, strict=True) if early))
+        rest[path] = [line for line, early in zip(lines, is_first, strict=True) if not early]
+
+    def append() -> None:
+        for path, lines in rest.items():
+            with path.open("a") as file:
+                file.writelines(lines)
+
+    return append
+
+
+def test_an_alert_of_a_running_monitor_appears_and_is_judged_by_keyboard(
+    browser: Browser, judged: Path, tmp_path: Path
+) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    config = yaml.safe_load((folder / "plant.yaml").read_text())
+    (folder / "plant.yaml").write_text(yaml.safe_dump(config | {"source": FOLLOWED}))
+    recorded = (folder / "recordings" / "day.jsonl").read_text().splitlines(keepends=True)
+    for old in ("out", "checkpoint", "inliers"):
+        (folder / old).rename(tmp_path / old)
+    odd = {one["sequence"] for one in messages(tmp_path / "out" / "alerts.jsonl")}
+    with started("run", "--web", "--quiet", cwd=folder) as process:
+        visitor = Visitor(browser, link_of(process))
+        page = visitor.page
+        expect(page.locator("main")).to_contain_text("No sequence has been judged yet")
+        page.evaluate("window.isSame = true")
+        with (folder / "live.jsonl").open("a") as file:
+            file.writelines(line for line in recorded if json.loads(line)["sequence"] in odd)
+        alert = page.locator("table a[href^='/s/']").first
+        expect(alert).to_be_visible()
+        assert page.evaluate("window.isSame")  # it was not loaded again
+        alert.click()
+        judgement = page.get_by_role("region", name="Judgement")
+        expect(judgement).to_contain_text("new")
+        page.keyboard.press("f")
+        expect(judgement).to_contain_text(f"false alarm by {getuser()}")
+        (mark,) = until(lambda: messages(folder / "feedback.jsonl"))
+        assert (mark["judgement"], mark["by"]) == ("false_alarm", getuser())
+        assert page.url.partition("?")[0].endswith(f"/s/{mark['alert_id']}")
+        visitor.assert_clean()
+        visitor.context.close()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+
+
+def test_a_page_goes_on_after_a_restart_without_gap_or_repetition(
+    browser: Browser, judged: Path, tmp_path: Path
+) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    every = {f"/s/{one['verdict_id']}" for one in messages(folder / "out" / "verdicts.jsonl")}
+    append_rest = held_back(folder, 8)
+    with served(folder) as link:
+        visitor = Visitor(browser, link)
+        expect(visitor.page.locator("a:has(> rect.bar)")).to_have_count(8)
+        visitor.page.evaluate("window.isSame = true")
+    expect(visitor.page.locator("#connection")).to_have_text("not connected, trying again")
+    append_rest()
+    port = re.search(r":(\d+)/", link)
+    assert port is not None
+    with served(folder, "--port", port[1]):
+        expect(visitor.page.locator("a:has(> rect.bar)")).to_have_count(len(every))
+        expect(visitor.page.locator("#connection")).to_have_text("")
+        found = bars(visitor.page)
+        assert sorted(found) == sorted(every)
+        assert visitor.page.evaluate("window.isSame")
+        assert visitor.foreign == []
+        visitor.context.close()
+
+
+def test_two_pages_show_the_same_and_a_mark_made_on_one_appears_on_the_other(
+    browser: Browser, judged: Path, tmp_path: Path
+) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    append_rest = held_back(folder, 8)
+    with served(folder) as link:
+        first, second = Visitor(browser, link), Visitor(browser, link)
+        append_rest()
+        n_all = len(messages(folder / "out" / "verdicts.jsonl"))
+        for each in (first, second):
+            expect(each.page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+        assert bars(first.page) == bars(second.page)
+        href = first.page.locator("table a[href^='/s/']").first.get_attribute("href")
+        assert href is not None
+        first.go(href)
+        first.page.get_by_label("Reason").fill("a test")
+        first.page.get_by_role("button", name="Confirmed").click()
+        row = second.page.locator("tr", has=second.page.locator(f"a[href='{href}']"))
+        expect(row).to_contain_text(f"confirmed by {getuser()}")
+        first.assert_clean()
+        second.assert_clean()
+        first.context.close()
+        second.context.close()
