@@ -40,8 +40,8 @@ def now(
         parts.append(element("p", "No sequence has been judged yet. This page fills by itself as soon as one is."))
         return parts
     parts.append(element("p", budget, class_="budget"))
-    parts += [element("h2", "Alerts"), _inbox(inbox)]
     parts += [element("h2", "Lines"), swimlanes(latest, events), _legend()]
+    parts += [element("h2", "Alerts"), _inbox(inbox)]
     if events:
         parts += [element("h2", "Events"), _events(events[:12])]
     return parts
