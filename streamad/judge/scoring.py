@@ -6,9 +6,11 @@ Shapes: B windows, C channels, L window length, K transformations.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, ParamSpec, Protocol, TypeVar
@@ -136,6 +138,35 @@ class Batchers(Protocol):
         ...
 
 
+class Judging:
+    """Whether windows are being judged, for threads that let them go first."""
+
+    def __init__(self) -> None:
+        self._n_windows = 0
+        self._is_idle = threading.Event()
+        self._is_idle.set()
+
+    @contextmanager
+    def of_a_window(self) -> Iterator[None]:
+        """Count a window as being judged; only the event loop's thread uses it."""
+        self._n_windows += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._n_windows -= 1
+            if not self._n_windows:
+                self._is_idle.set()
+
+    def wait_until_idle(self, limit_s: float) -> bool:
+        """Wait until no window is being judged, for ``limit_s`` at most; return whether that came."""
+        return self._is_idle.wait(limit_s)
+
+
+JUDGING = Judging()
+"""Of the whole process: its cores and its interpreter are what judging and explaining compete for."""
+
+
 class MicroBatcher:
     """Scores windows in order of submission with the model in service, if there is one.
 
@@ -215,7 +246,8 @@ class MicroBatcher:
                 result: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
                 self._line.push(_Request(window, result), self._clock.monotonic_us())
                 self._wake()
-                return await result
+                with JUDGING.of_a_window():
+                    return await result
         finally:
             self._open_submits -= 1
             if self._closed:

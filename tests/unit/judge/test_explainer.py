@@ -11,11 +11,12 @@ from streamad.errors import ArtifactError
 from streamad.judge.attribution import METHOD
 from streamad.judge.debts import debt_of
 from streamad.judge.explainer import LIMIT_S, Explainer
+from streamad.judge.scoring import JUDGING
 from streamad.messages import NO_METHOD
 from streamad.testing import ManualClock
-from streamad.types import Window
+from streamad.types import FloatArray, IntArray, Window
 from tests.support.runtime.debts import Explaining, alert_of
-from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of, steps, until
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of, steps, until
 
 WINDOW = Window(np.pad(np.full((len(CHANNELS), 5), 10.0, dtype=np.float32), ((0, 0), (0, L - 5))), 5)
 TERMS = np.full(len(CHANNELS), 100.0, dtype=np.float32)
@@ -134,3 +135,30 @@ async def test_an_alert_that_waits_for_its_attribution_stalls_no_run() -> None:
     clock.advance(10)
     assert "longer than 10 s" in str((await hanging).detail)
     load.gate.set()
+
+
+async def test_explaining_lets_windows_that_are_judged_go_first_a_few_windows_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 60.0)
+    scored: list[tuple[int, bool]] = []
+
+    class Watching(SquareScorer):
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            scored.append((len(windows), JUDGING.wait_until_idle(0)))
+            return super().score(windows, lengths)
+
+    explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: model_of(Watching()))
+    with JUDGING.of_a_window():
+        call = asyncio.ensure_future(explainer.attribution(alert_of(1), TERMS, WINDOW))
+        await steps()
+        assert scored == []
+    assert (await call).method == METHOD
+    assert scored
+    assert all(n <= 16 and was_idle for n, was_idle in scored)
+
+
+async def test_a_monitor_that_always_judges_explains_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 0.001)
+    with JUDGING.of_a_window():
+        assert (await explainer_with(Explaining()).attribution(alert_of(1), TERMS, WINDOW)).method == METHOD
