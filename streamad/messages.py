@@ -252,6 +252,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     tail: Annotated[Tail | None, _TAIL] = None
     detail: Annotated[str | None, _doc("Why the sequence was unscorable, or how far the learning is.")] = None
     model: Annotated[ModelRef | None, _MODEL] = None
+    means: Annotated[
+        list[float],
+        _doc(
+            "Mean of each channel in the judged window, in the configured order and unit, rounded to 6 significant "
+            "digits; empty if there is no window."
+        ),
+    ] = []
+    spreads: Annotated[
+        list[float],
+        _doc(
+            "Standard deviation of each channel in the judged window (divisor n), in the same order and rounded alike; "
+            "empty if there is no window."
+        ),
+    ] = []
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
 
