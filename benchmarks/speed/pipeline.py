@@ -166,9 +166,10 @@ class Stages:
         """Terms to verdicts and alerts."""
         outputs: list[OutputRecord] = []
         now_us = SystemClock().now_us()
-        for sequence, terms in zip(self.sequences, self.terms, strict=True):
+        for sequence, window, terms in zip(self.sequences, self.windows, self.terms, strict=True):
             verdict = scored(
                 sequence,
+                window,
                 terms,
                 calibration=self.model.calibration,
                 settings=self.settings.alerts,

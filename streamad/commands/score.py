@@ -153,6 +153,7 @@ def _scored(
         verdicts += [
             scored(
                 data.sequences[index],
+                data.windows[index],
                 row,
                 calibration=model.calibration,
                 settings=settings.alerts,

@@ -7,6 +7,7 @@ result; rereading from a progress record repeats nothing that was committed and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
@@ -379,6 +380,11 @@ class Assembler:
         return new
 
     # --- progress ---
+
+    @property
+    def streams(self) -> Mapping[str, StreamState]:
+        """Return the streams, to look at: nobody else may change them."""
+        return self._streams
 
     @property
     def open_sequences(self) -> int:

@@ -88,7 +88,7 @@ class Judge:
             return self._unscorable(sequence, window, batcher)
         result = await batcher.submit(window)
         if result is None:
-            verdict = learning(sequence, batcher.learning(), self._clock.now_us())
+            verdict = learning(sequence, window, batcher.learning(), self._clock.now_us())
             return JudgedSequence(verdict, window=window, model_name=batcher.name, shown=self._shown(verdict, window))
         return await self._scored(sequence, window, batcher, result, ledger)
 
@@ -102,6 +102,7 @@ class Judge:
         model = result.model
         verdict = scored(
             sequence,
+            window,
             result.terms,
             calibration=model.calibration,
             settings=self._settings.alerts,

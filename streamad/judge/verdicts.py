@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation
@@ -50,18 +51,27 @@ def alert_id(stream: str, sequence: str, first_position: Position, start_us: int
     return hashlib.sha256(identity).hexdigest()[:32]
 
 
-def unscorable(sequence: FinishedSequence, why: Unscorable, now_us: int, model: ModelRef | None = None) -> Verdict:
-    """Return the verdict of a sequence that has no score, with the reason."""
-    return Verdict(decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us))
+def unscorable(
+    sequence: FinishedSequence,
+    why: Unscorable,
+    now_us: int,
+    model: ModelRef | None = None,
+    window: Window | None = None,
+) -> Verdict:
+    """Return the verdict of a sequence that has no score, with the reason; ``window`` is None if it has none."""
+    return Verdict(
+        decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us), **_moments(window)
+    )
 
 
-def learning(sequence: FinishedSequence, detail: str, now_us: int) -> Verdict:
+def learning(sequence: FinishedSequence, window: Window, detail: str, now_us: int) -> Verdict:
     """Return the verdict of a sequence that has no model yet; ``detail`` is the progress of learning."""
-    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us))
+    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us), **_moments(window))
 
 
 def scored(
     sequence: FinishedSequence,
+    window: Window,
     terms: FloatArray,
     *,
     calibration: Calibration,
@@ -72,9 +82,8 @@ def scored(
     """Return the verdict over terms [K]: anomalous if p <= ``false_alarm_rate``, unscorable if they are not finite."""
     score = score_of(terms)
     if not math.isfinite(score):
-        return unscorable(
-            sequence, Unscorable("no finite score: values far outside what the model knows"), now_us, model
-        )
+        why = Unscorable("no finite score: values far outside what the model knows")
+        return unscorable(sequence, why, now_us, model, window)
     p_value, tail = calibration.p_value(score)
     return Verdict(
         decision="anomalous" if p_value <= settings.false_alarm_rate else "normal",
@@ -83,6 +92,7 @@ def scored(
         tail=tail,
         model=model,
         **_identity(sequence, now_us),
+        **_moments(window),
     )
 
 
@@ -239,3 +249,15 @@ def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
         "n_samples": sequence.n_samples,
         "created_at": from_us(now_us),
     }
+
+
+def _moments(window: Window | None) -> dict[str, Any]:
+    """Return mean and standard deviation of each channel of ``window``, without the padding; nothing without one."""
+    if window is None:
+        return {}
+    values = window.values[:, : window.length].astype(np.float64)
+    return {"means": _rounded(values.mean(axis=1)), "spreads": _rounded(values.std(axis=1))}
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]

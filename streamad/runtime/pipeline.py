@@ -87,7 +87,7 @@ class Pipeline:
         self._restoring: dict[str, Restoring] = {}
         self._releases = Releases(committer)
         self._homes = StreamHomes()
-        self._status = Status(settings, clock, self.counters)
+        self.status = Status(settings, clock, self.counters, self._partitions)
         self._last_update: ProgressUpdate | None = None
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
@@ -130,7 +130,7 @@ class Pipeline:
 
     def gauges(self) -> Gauges:
         """Return the current state; the latencies are those since the last call."""
-        return self._status.gauges(self._partitions.values(), self._in_flight_bytes)
+        return self.status.gauges(self._partitions.values(), self._in_flight_bytes)
 
     async def run(self) -> None:
         """Run until the source ends or a stop is requested; the caller closes source, committer and batchers.
@@ -138,7 +138,7 @@ class Pipeline:
         Raises SourceError, OutputError, CheckpointError, DetectorError, StalledError.
         """
         self._log.info("run started", model=self._batchers.label)
-        self._status.moved()
+        self.status.moved()
         ticker = asyncio.create_task(self._tick())
         source_events = self._source.batches()
         try:
@@ -193,13 +193,13 @@ class Pipeline:
             return
         await wait_for_either(self._wake, *pulls)
         self._wake.clear()
-        self._status.check_stall(self._waiting)
+        self.status.check_stall(self._waiting)
 
     async def _tick(self) -> None:
         interval_us = max(self._settings.run.commit_interval, _SHORTEST_TICK_US)
         while True:
             await self._clock.sleep(interval_us / 1e6)
-            self._status.report(self._partitions.values(), self._in_flight_bytes)
+            self.status.report(self._partitions.values(), self._in_flight_bytes)
             self._wake.set()
 
     # --- events of the source ---
@@ -249,7 +249,7 @@ class Pipeline:
                 self._log.warning("partition not restored, trying again", partition=name, reason=str(lost))
                 self._restore(restoring.event, restoring.first_begin)
                 continue
-            self._status.moved()
+            self.status.moved()
             for early in restoring.early:
                 await self._handle(early)
         for partition in list(self._partitions.values()):
@@ -315,7 +315,7 @@ class Pipeline:
             finished += partition.intake.expire(partition.idle.idle_us, now_us)
         if has_passed:  # also over offsets without a record: transaction markers, aborted records
             partition.moved = True
-            self._status.moved()
+            self.status.moved()
         partition.caught_up = batch.caught_up
         partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
@@ -434,7 +434,7 @@ class Pipeline:
         results = commit.results
         self._last_update = replace(results.update, streams={}, debts={})
         partition.committed(commit, self._clock.monotonic_us())
-        self._status.committed(partition.name, results)
+        self.status.committed(partition.name, results)
         if self._on_judged is not None:
             for waiting, sequence in zip(results.done, results.judged, strict=True):
                 self._on_judged(sequence, partition.committed_us - waiting.since_us)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from streamad.errors import StalledError
 from streamad.ingest.windowing import Unscorable
@@ -24,16 +24,22 @@ def worker_name(settings: Settings) -> str:
 
 
 class Status:
-    """Reports on a pipeline's partitions; ``moved`` is called at every progress."""
+    """Reports on a pipeline's ``partitions`` by name; ``moved`` is called at every progress.
 
-    def __init__(self, settings: Settings, clock: Clock, counters: Counters) -> None:
+    ``latencies`` are for the log and ``latencies_told`` for the status messages, each since it was last asked.
+    """
+
+    def __init__(
+        self, settings: Settings, clock: Clock, counters: Counters, partitions: Mapping[str, Partition]
+    ) -> None:
+        self.partitions = partitions
         self._settings = settings
         self._clock = clock
         self._counters = counters
         self._log = get_status_logger().bind(plant=settings.name, worker=worker_name(settings))
         self._detail_log = get_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
-        self.latencies = Latencies()
+        self.latencies, self.latencies_told = Latencies(), Latencies()
 
     def moved(self) -> None:
         """Note progress."""
@@ -52,7 +58,9 @@ class Status:
             counters.trained_model += sequence.trained_model
             counters.alerts += sequence.alert is not None
             if waiting.record_us is not None:
-                self.latencies.add(self._clock.now_us() - waiting.record_us)
+                latency_us = self._clock.now_us() - waiting.record_us
+                self.latencies.add(latency_us)
+                self.latencies_told.add(latency_us)
         made = results.attributions + [each.attribution for each in results.judged if each.attribution is not None]
         counters.attributions += len(made)
         counters.unexplained += sum(each.method == NO_METHOD for each in made)
@@ -70,14 +78,19 @@ class Status:
         if update.ended:
             self._detail_log.info("partition ended", partition=name, next_offset=update.next_offset)
 
+    @staticmethod
+    def lag(partitions: Collection[Partition]) -> int | None:
+        """Return how many records wait in the source, None if that is unknown."""
+        lags = [partition.lag for partition in partitions]
+        return sum(lag for lag in lags if lag is not None) if lags and None not in lags else None
+
     def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
         """Return the current state; the latencies are those since the last call."""
-        lags = [partition.lag for partition in partitions]
         oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
         p50_ms, p99_ms = self.latencies.take_ms()
         return Gauges(
             partitions=len(partitions),
-            lag=sum(lag for lag in lags if lag is not None) if lags and None not in lags else None,
+            lag=self.lag(partitions),
             low_watermark_age_s=max(0, self._clock.now_us() - min(oldest_us)) / 1e6 if oldest_us else None,
             open_sequences=sum(partition.intake.assembler.open_sequences for partition in partitions),
             buffered_bytes=sum(partition.intake.assembler.buffered_bytes for partition in partitions) + in_flight_bytes,

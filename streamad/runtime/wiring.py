@@ -12,6 +12,7 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.settings.places import file_path
 from streamad.settings.plant_yaml import Settings, check_file_ids
 from streamad.system.saved_progress import newest_commit_us
 from streamad.types import from_us
@@ -64,6 +65,14 @@ def input_urls(settings: Settings) -> dict[str, str]:
 def sinks_for(plant: Plant) -> dict[Role, Sink]:
     """Make the sinks of the config. Raises PluginError, ConfigError, OutputError."""
     return {role: sink_for(plant, role, url) for role, url in sink_urls(plant.settings).items()}
+
+
+def status_sink(plant: Plant) -> dict[Role, Sink]:
+    """Make the sink of the workers' status, unless it is a folder; raises as ``sinks_for``."""
+    url = plant.settings.sinks.status
+    if url is None or file_path(url) is not None:
+        return {}
+    return {"status": sink_for(plant, "status", url)}
 
 
 def sink_for(plant: Plant, role: Role, url: str) -> Sink:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from streamad.settings.fields import ConfigSection, Url
+from streamad.settings.fields import ConfigSection, Duration, Url
 
 
 class SinkSettings(ConfigSection):
@@ -26,6 +26,8 @@ class SinkSettings(ConfigSection):
     """Late samples."""
     events: Url | None = None
     """Events for the operator."""
+    status: Url | None = None
+    """The status of each worker; a path is a folder, which has a file for each."""
     options: dict[str, dict[str, Any]] = Field(default={})
     """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
 
@@ -35,3 +37,7 @@ class DisplaySettings(ConfigSection):
 
     windows: Literal["alerts", "all"] = "alerts"
     """Judged windows that the windows sink gets: of alerts and a hash-drawn 5 % of the others, or of all sequences."""
+    status_interval: Duration = Field(default=10_000_000, ge=1_000_000, le=3_600_000_000)
+    """How often a worker writes its status."""
+    open: bool = False
+    """Whether the readings so far of open sequences are written with the status, at most every 10 s."""

@@ -20,6 +20,7 @@ _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
     "learning.store": ("default/accepted/sequences.npz", "default/marks/mark.json"),
     "run.checkpoint": ("progress.json",),
+    "sinks.status": ("worker.jsonl",),
 }
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
 _LOCAL_SCHEMES = ("file", "local")
@@ -39,6 +40,12 @@ def file_of(url: str, base_dir: Path) -> Path | None:
     return _real(base_dir / rest) if scheme == "file" and rest else None
 
 
+def file_path(url: str) -> str | None:
+    """Return the path of the URL of a file or folder, None for another place."""
+    scheme, rest, _ = split_url(url)
+    return rest if scheme == "file" and rest else None
+
+
 def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
     """Return the local folders that the plant writes, links resolved, by the key of the config."""
     urls = {"model.registry": str(settings.model.registry)}
@@ -46,6 +53,8 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
         urls["run.checkpoint"] = str(settings.run.checkpoint)
     if settings.learning is not None and (store := _local_path(settings.learning.store)) is not None:
         urls["learning.store"] = store
+    if settings.sinks.status is not None and (status := file_path(settings.sinks.status)) is not None:
+        urls["sinks.status"] = status
     return {key: _real(base_dir / path) for key, path in urls.items()}
 
 

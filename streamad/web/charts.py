@@ -10,6 +10,7 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _MOST_POINTS = 600
 _COLD, _GREY, _WARM = (43, 108, 176), (225, 225, 225), (200, 80, 20)
 _SATURATED = 4.0  # half widths of the band
 _MOST_ROWS = 64
+_LARGEST = 1e300
 
 
 class _Frame:
@@ -261,6 +263,42 @@ def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, st
         )
         parts.append(f'<a href="/s/{one.id}">{title}{shape}</a>')
     return _svg(parts, height, f"Scores of {len(scored)} sequences", css="course-of-scores", role="group")
+
+
+def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Html:
+    """Return mean and spread of one channel in sequences, in their order; alerts are marked."""
+    height = 96
+    drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
+    low, high = min(each[1] for each in drawn), max(each[3] for each in drawn)
+    pad = 0.08 * (high - low) or abs(low) * 0.05 or 1.0
+    low, high = low - pad, high + pad
+
+    def y(value: float) -> float:
+        return height - 8 - (height - 16) * (value - low) / (high - low)
+
+    parts: list[str] = []
+    ticks = round_ticks(low, high, 3)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+    step = (_WIDTH - _LEFT - _RIGHT) / len(drawn)
+    at = [_LEFT + (number + 0.5) * step for number in range(len(drawn))]
+    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
+    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in zip(at, drawn, strict=True))
+    parts += [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
+    for x, (one, _, mean, _) in zip(at, drawn, strict=True):
+        if one.is_alert:
+            title = element("title", f"{one.sequence}: mean {mean:.4g}")
+            shape = f'<path class="odd" d="M{x:.1f},{y(mean) - 6:.1f} l-5,9 h10 z"/>'
+            parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
+    said = f"{name} {unit}".strip()
+    return _svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
+
+
+def _within(mean: float, spread: float) -> tuple[float, float, float]:
+    """Return mean - spread, mean and mean + spread, cut where a picture's arithmetic would overflow."""
+    mean, spread = (min(max(value, -_LARGEST), _LARGEST) for value in (mean, spread))
+    return mean - abs(spread), mean, mean + abs(spread)
 
 
 def histogram(p_values: Sequence[float], n_bins: int) -> Html:

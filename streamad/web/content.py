@@ -117,7 +117,9 @@ class Content:
         for key in {(one.model, one.version) for one in rows if one.model and one.version}:
             if (limit := self._alerts_from(*key)) is not None:
                 limits[key] = limit
-        return stream(name, rows, limits, before=rows[-1].end_us if len(rows) == _PAGE else None)
+        before = rows[-1].end_us if len(rows) == _PAGE else None
+        moments = self._view.moments([one.id for one in rows])
+        return stream(name, rows, limits, moments, self._plant.settings.channel_specs, before=before)
 
     def _alerts_from(self, model: str, version: str) -> float | None:
         rate = self._plant.settings.alerts.false_alarm_rate

@@ -7,27 +7,23 @@ once. The file holds nothing that the outputs do not: if it is deleted, the page
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import msgspec
 
-from streamad.errors import OutputError
 from streamad.messages import Alert, Attribution, Event, Feedback, Message, Verdict, Window
 from streamad.types import to_us
+from streamad.web.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
 
-VIEW_VERSION: Final = 1
-_APPLICATION: Final = 0x73747257  # "strW"
-_BUSY_S = 5.0
 _TRIM_ROWS = 2_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
@@ -36,7 +32,7 @@ CREATE TABLE IF NOT EXISTS sequences (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, stream TEXT NOT NULL DEFAULT '', sequence TEXT NOT NULL DEFAULT '',
     decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, score REAL,
     p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL, attribution TEXT, window BLOB,
-    judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER
+    judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT
 );
 CREATE INDEX IF NOT EXISTS by_change ON sequences (change);
 CREATE INDEX IF NOT EXISTS by_end ON sequences (end_us);
@@ -102,6 +98,13 @@ class SeenEvent:
     created_us: int
 
 
+class Moments(NamedTuple):
+    """Mean and spread of each channel in one judged window, in the order of the config's channels."""
+
+    means: list[float]
+    spreads: list[float]
+
+
 _COLUMNS = ", ".join(
     {
         "has_window": "window IS NOT NULL",
@@ -123,16 +126,17 @@ class View:
 
     def __init__(self, path: Path, *, keep_us: int, max_bytes: int) -> None:
         self.path, self._keep_us, self._max_bytes = path, keep_us, max_bytes
-        self.set_aside = _set_aside(path)
+        self.set_aside = set_aside(path)
         self._local = threading.local()
         self._lock = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
-        with _reported(path):
+        with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._writer = _connect(path)
-            self._writer.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._writer = connected(path)
+            self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
             self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
             self._writer.executescript(_TABLES)
+            add_columns(self._writer)
             path.chmod(0o600)
             self.view_id = self._begin()
             (newest,) = self._writer.execute("SELECT max(change) FROM sequences").fetchone()
@@ -176,7 +180,7 @@ class View:
 
     def put(self, messages: Iterable[Message]) -> int:
         """Take up ``messages`` in one commit; return the number of the last change. Raises OutputError."""
-        with self._lock, _reported(self.path):
+        with self._lock, reported(self.path):
             change = self.last_change
             with self._writer:
                 for message in messages:
@@ -231,7 +235,7 @@ class View:
     def trim(self) -> int:
         """Remove what lies beyond the bounds, a portion at a time; return how many rows and windows are gone."""
         removed = 0
-        with self._lock, _reported(self.path):
+        with self._lock, reported(self.path):
             writer = self._writer
             (newest,) = writer.execute("SELECT max(end_us) FROM sequences").fetchone()
             with writer:
@@ -264,7 +268,7 @@ class View:
         """Return this thread's connection, which cannot write."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _connect(self.path, is_reader=True)
+            connection = connected(self.path, is_reader=True)
             self._local.connection = connection
             with self._lock:
                 self._readers.append(connection)
@@ -291,6 +295,17 @@ class View:
     def _blob(self, column: str, name: str) -> bytes | None:
         row = self._reader().execute(f"SELECT {column} FROM sequences WHERE id = ?", (name,)).fetchone()
         return None if row is None else row[0]
+
+    def moments(self, names: Sequence[str]) -> dict[str, Moments]:
+        """Return mean and spread of each channel of the sequences with the ids ``names``, of those that have any."""
+        query = (
+            f"SELECT id, means, spreads FROM sequences WHERE id IN ({', '.join('?' * len(names))}) "
+            "AND means IS NOT NULL AND spreads IS NOT NULL"
+        )
+        rows = self._reader().execute(query, tuple(names))
+        return {
+            name: Moments(msgspec.json.decode(means), msgspec.json.decode(spreads)) for name, means, spreads in rows
+        }
 
     def changes(self, after: int, limit: int) -> list[SeenSequence]:
         """Return what changed after the number ``after``, in order, at most ``limit`` sequences."""
@@ -395,7 +410,13 @@ def _of_verdict(verdict: Verdict) -> dict[str, Any]:
         "model": None if verdict.model is None else verdict.model.name,
         "version": None if verdict.model is None else verdict.model.version,
         "created_us": to_us(verdict.created_at),
+        "means": _numbers(verdict.means),
+        "spreads": _numbers(verdict.spreads),
     }
+
+
+def _numbers(values: list[float]) -> str | None:
+    return msgspec.json.encode(values).decode() if values else None
 
 
 def _of_alert(alert: Alert) -> dict[str, Any]:
@@ -423,63 +444,8 @@ def _removed(writer: sqlite3.Connection, where: str, value: int) -> int:
     ).rowcount
 
 
-def _connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-    if is_reader:
-        connection.execute("PRAGMA query_only = ON")
-        return connection
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-def _set_aside(path: Path) -> Path | None:
-    """Rename a file that is no view of this release; return its new name, None if it is one or nothing is there."""
-    if not os.path.lexists(path):
-        return None
-    with _reported(path), _unless_damaged():
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_S)
-        try:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if (application, version) == (_APPLICATION, VIEW_VERSION):
-                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-                if verdict == "ok":
-                    return None
-        finally:
-            connection.close()
-    aside = path.with_name(f"{path.name}.aside-{time.time_ns()}")
-    with _reported(path):
-        path.rename(aside)
-        for suffix in ("-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
-@contextmanager
-def _unless_damaged() -> Iterator[None]:
-    """Pass over what SQLite raises for a file that is no database, or a damaged one."""
-    try:
-        yield
-    except sqlite3.OperationalError:  # locked, or not readable: no reason to rename it
-        raise
-    except sqlite3.DatabaseError:
-        pass
-
-
 def _boot_id() -> str:
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return "unknown"
-
-
-@contextmanager
-def _reported(path: Path) -> Iterator[None]:
-    """Raise OutputError for what SQLite or the file system refuses."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise OutputError(f"the page's view {path} cannot be used: {error}") from error

@@ -22,15 +22,19 @@ from streamad.messages import (
     Message,
     ModelRef,
     NearestSequence,
+    OpenSequence,
     Origin,
     Promotion,
+    Running,
     TermShare,
     Verdict,
     Window,
+    WorkerStatus,
     message_schemas,
     message_type,
     message_types,
     packed_values,
+    unpacked_curve,
     unpacked_values,
 )
 
@@ -116,6 +120,38 @@ MESSAGES: list[Message] = [
     Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
     Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
     Promotion(model="m", version="0007", created_at=T1),
+    WorkerStatus(
+        instance="line-1",
+        started_at=T1,
+        interval_s=10.0,
+        partitions=2,
+        lag=None,
+        records=7,
+        samples=9,
+        verdicts={"normal": 3},
+        alerts=0,
+        dead_letters=1,
+        waiting_verdicts=0,
+        waiting_attributions=0,
+        latency_p50_ms=1.5,
+        latency_p99_ms=None,
+        models=[ModelRef("m", "0007")],
+        n_open=1,
+        open=[OpenSequence(stream="s", sequence="b", start_time=T1, n_samples=2)],
+        created_at=T1,
+    ),
+    Running(
+        instance="line-1",
+        stream="s",
+        sequence="b",
+        start_time=T1,
+        n_samples=2,
+        channels=["t"],
+        units=["K"],
+        seconds=[0.0, 1.0],
+        values="AACAPwAAwH8=",
+        created_at=T1,
+    ),
 ]
 ids = [type(message).__name__ for message in MESSAGES]
 
@@ -169,6 +205,14 @@ def test_a_message_that_lacks_what_is_required_or_has_another_type_is_refused(me
 
 def test_each_kind_of_message_has_its_own_type() -> None:
     assert [type(message) for message in MESSAGES] == list(message_types().values())
+
+
+def test_the_readings_so_far_have_nan_where_none_came() -> None:
+    running = next(each for each in MESSAGES if isinstance(each, Running))
+    np.testing.assert_array_equal(unpacked_curve(running), np.array([[1.0, np.nan]], np.float32))
+    for wrong in ({"values": "!"}, {"values": "AACAPw=="}, {"channels": []}, {"seconds": [0.0]}):
+        with pytest.raises(ValueError, match="running s: "):
+            unpacked_curve(msgspec.structs.replace(running, **wrong))
 
 
 def test_bytes_of_a_dead_letter_are_base64() -> None:

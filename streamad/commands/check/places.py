@@ -17,7 +17,7 @@ from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
-from streamad.runtime.wiring import sink_urls, source_for
+from streamad.runtime.wiring import sink_urls, source_for, status_sink
 from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
@@ -48,7 +48,27 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
             findings.append(_file(plant, role, path))
         elif role not in broken:
             findings.append(ok(check, url))
-    return findings + misplaced_folder(plant, "model.registry")
+    return findings + _status(plant) + misplaced_folder(plant, "model.registry")
+
+
+def _status(plant: Plant) -> list[Finding]:
+    """Check the place of the workers' status: a folder, or a sink."""
+    check, url = "sinks.status", plant.settings.sinks.status
+    if url is None or (found := misplaced_folder(plant, check)):
+        return [] if url is None else found
+    path = file_of(url, plant.base_dir)
+    try:
+        if path is None:
+            for sink in status_sink(plant).values():
+                asyncio.run(sink.close())
+            return [ok(check, url)]
+        if path.exists() and not path.is_dir():
+            return [failed(check, f"{path} is a file", "name a folder: it gets a file for each worker")]
+        return [makeable(check, path / "worker.jsonl") or ok(check, f"{path} (a file for each worker)")]
+    except StreamadError as error:
+        return failure(check, error)
+    except OSError as error:  # a name that is too long
+        return [failed(check, f"{path}: {error.strerror or error}", "choose another path")]
 
 
 def _try(plant: Plant, role: Role, url: str) -> None:

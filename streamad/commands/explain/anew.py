@@ -114,6 +114,7 @@ def judge_anew(plant: Plant, recorded: Recorded, version: str | None) -> Anew:
     terms = _terms(model, recorded.window)
     verdict = scored(
         recorded.sequence,
+        recorded.window,
         terms,
         calibration=model.calibration,
         settings=settings.alerts,

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from streamad.commands.shared.console import Fields, count, err, stop_on_signals
@@ -15,7 +16,7 @@ from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import StalledError
 from streamad.judge.explanations.words import p_text
-from streamad.messages import NO_METHOD, Alert, Attribution, Event, Verdict
+from streamad.messages import NO_METHOD, Alert, Attribution, Event, ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.system.tasks import is_stop
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from streamad.judge.judging import JudgedSequence
     from streamad.judge.scoring import Batchers
     from streamad.runtime.pipeline import Pipeline
+    from streamad.runtime.reports.reporter import Reporter
 
 
 class Watcher(Protocol):
@@ -119,13 +121,17 @@ def calm_garbage_collector() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def _in_service(batchers: Batchers) -> list[ModelRef]:
+    return [model.ref for model in batchers.models]
+
+
 class Monitor:
     """Runs a plant's pipeline once and prints alerts and events on stderr.
 
-    ``keeps_verdicts``: the report holds all verdicts. ``learns``: models learn as the config says; otherwise models are
-    only read, and neither store nor registry changes. ``on_start`` gets the function that requests the stop, and
-    returns for how many seconds after a first signal further ones are repetitions of it (``stop_on_signals``).
-    ``watcher`` is told of every judged sequence and attribution.
+    ``keeps_verdicts``: the report holds all verdicts. ``learns``: models learn as the config says, and the status of
+    this worker is written; otherwise models are only read, and neither store nor registry changes. ``on_start`` gets
+    the function that requests the stop, and returns for how many seconds after a first signal further ones are
+    repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution.
     """
 
     def __init__(
@@ -148,6 +154,7 @@ class Monitor:
         on_event = self._on_event if err.is_terminal and not quiet else None
         self._events = EventLog(plant.settings.name, plant.clock, on_event)
         self._learning = LiveLearning(plant, self._events) if learns and plant.settings.learning is not None else None
+        self._is_of_plant = learns
         self._is_through = False
         self._verdicts: list[Verdict] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
@@ -171,6 +178,7 @@ class Monitor:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
+        from streamad.runtime.reports.reporter import Reporter  # noqa: PLC0415
 
         plant = self._plant
         explainer = None
@@ -205,7 +213,9 @@ class Monitor:
                 repeats_s, last = self._on_start(request_stop), ""  # the supervisor prints it once for all workers
             started = time.perf_counter()
             with calm_garbage_collector(), self._bar, stop_on_signals(request_stop, last, repeats_s=repeats_s):
-                await self._run(pipeline, batchers)
+                models = partial(_in_service, batchers)
+                reporter = Reporter(plant, pipeline, models) if self._is_of_plant else None
+                await self._run(pipeline, batchers, reporter)
         finally:
             if explainer is not None:
                 explainer.close()
@@ -226,16 +236,20 @@ class Monitor:
             in_service={model.ref.name: model for model in batchers.models},
         )
 
-    async def _run(self, pipeline: Pipeline, batchers: Batchers) -> None:
+    async def _run(self, pipeline: Pipeline, batchers: Batchers, reporter: Reporter | None) -> None:
         """Run to the end of the source, then train what is due; learning ends before scoring."""
         learning = self._learning
         showing = asyncio.create_task(self._show_progress())
+        is_clean = False
+        if reporter is not None:
+            reporter.start()
         try:
             await pipeline.run()
             if learning is not None:
                 self._is_through = True
                 await learning.close(wait=not pipeline.was_stopped)
                 await pipeline.commit_events()
+            is_clean = True
         except BaseException as error:
             if learning is not None and not is_stop(error):
                 await learning.close(wait=False)
@@ -244,7 +258,11 @@ class Monitor:
             raise
         finally:
             showing.cancel()
-            await batchers.close()
+            try:
+                if reporter is not None:
+                    await reporter.close(is_clean=is_clean)
+            finally:
+                await batchers.close()
 
     async def _show_progress(self) -> None:
         """Update the status line with the state of learning; print once which training the end of the run waits for."""

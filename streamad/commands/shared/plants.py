@@ -13,7 +13,7 @@ from streamad.errors import ConfigError, Problem, StreamadError, UsageError
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
 from streamad.messages import Role
 from streamad.plant import Plant
-from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
+from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for, status_sink
 from streamad.settings.places import Places, folders_of, held_files, place_key
 from streamad.settings.plant_yaml import load_settings, located_problems
 from streamad.system.clock import SystemClock
@@ -70,6 +70,7 @@ def check_parts(plant: Plant) -> list[Problem]:
     }
     for role, url in sink_urls(settings).items():
         parts[f"sinks.{role}"] = partial(sink_for, plant, role, url)
+    parts["sinks.status"] = partial(status_sink, plant)
     if settings.learning is not None:
         parts["learning.store"] = lambda: store_for(plant)
     for role in exchange_urls(settings):

@@ -38,6 +38,11 @@ class OpenSequence:
         self.last_us = run.first_us - 1
 
     @property
+    def name(self) -> str:
+        """Return its id, the time of its first sample if it has none."""
+        return self.key if self.key is not None else from_us(self.start_us).isoformat()
+
+    @property
     def undone_from(self) -> tuple[int, Clocks]:
         """Return the lowest offset that rereading needs, and the clocks before that record."""
         if self.late is not None and self.late.position < self.position:
@@ -92,10 +97,9 @@ class OpenSequence:
         """Return the finished sequence, ended for ``reason``."""
         times_us = np.concatenate([run.times_us for run in self.runs])
         values = np.concatenate([run.values for run in self.runs])
-        name = self.key if self.key is not None else from_us(self.start_us).isoformat()
         return FinishedSequence(
             stream,
-            name,
+            self.name,
             reason,
             times_us,
             values,

@@ -11,12 +11,15 @@ import numpy as np
 
 from streamad.pictures.content import Course, Courses, Picture
 from streamad.pictures.html import Html, element
+from streamad.types import ChannelSpec
 from streamad.web import charts
 from streamad.web.pages.layout import count, decision_of, link_to, rows_table, stream_link, when
 from streamad.web.pages.now import decision_row
-from streamad.web.view import SeenSequence
+from streamad.web.view import Moments, SeenSequence
 
 _EACH_DOT = "Each dot is a sequence; dashed: the score from which its model's version alerts. ▲: an alert."
+_EACH_MEAN = "Dot: mean of the judged window; line: one standard deviation to both sides. ▲: an alert."
+_MOST_CHANNELS = 24
 _MOST_COMPARED = 8
 _HEADS = ("ended (UTC)", "sequence", "decision", "score", "p", "why")
 
@@ -34,22 +37,51 @@ def streams(rows: Sequence[tuple[str, SeenSequence | None, int]]) -> list[Html]:
 
 
 def stream(
-    name: str, rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float], *, before: int | None
+    name: str,
+    rows: Sequence[SeenSequence],
+    limits: Mapping[tuple[str, str], float],
+    moments: Mapping[str, Moments],
+    channels: Sequence[ChannelSpec],
+    *,
+    before: int | None,
 ) -> list[Html]:
-    """Return the content: scores over time with each version's threshold, then the sequences.
+    """Return the content: scores over time with each version's threshold, mean and spread, then the sequences.
 
-    ``limits``: the lowest score that alerts, by name and version of the model. ``before``: where older ones begin.
+    ``limits``: the lowest score that alerts, by name and version of the model. ``moments``: by id of the sequence.
+    ``before``: where older ones begin.
     """
     if not rows:
         return [element("h1", name or "Stream"), element("p", "No sequence of this stream was read.")]
     parts = [element("h1", name), element("h2", "Scores"), charts.course_of_scores(list(reversed(rows)), limits)]
     parts.append(element("p", _EACH_DOT, class_="soft"))
+    parts += _courses_of_means(list(reversed(rows)), moments, channels)
     listed = [decision_row(one) for one in rows]
     parts += [element("h2", "Sequences"), rows_table("Sequences, the newest first", _HEADS, listed)]
     if before is not None:
         older = f"/stream?name={quote(name, safe='')}&before={before}"
         parts.append(element("p", element("a", "older ones", href=older)))
     return parts
+
+
+def _courses_of_means(
+    rows: Sequence[SeenSequence], moments: Mapping[str, Moments], channels: Sequence[ChannelSpec]
+) -> list[Html]:
+    """Return mean and spread of each channel, sequence by sequence; of windows with other channels nothing."""
+    n = len(channels)
+    known = [
+        (one, found)
+        for one in rows
+        if (found := moments.get(one.id)) is not None and len(found.means) == len(found.spreads) == n
+    ]
+    if not known:
+        return []
+    parts = [element("h2", "Mean and spread")]
+    for number, channel in enumerate(channels[:_MOST_CHANNELS]):
+        pairs = [(one, found.means[number], found.spreads[number]) for one, found in known]
+        head = element("h3", f"{channel.name} ", element("small", channel.unit))
+        parts.append(element("figure", head, charts.course_of_means(channel.name, channel.unit, pairs)))
+    said = _EACH_MEAN if n <= _MOST_CHANNELS else f"{_EACH_MEAN} {count(n - _MOST_CHANNELS, 'more channel')} not drawn."
+    return [*parts, element("p", said, class_="soft")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

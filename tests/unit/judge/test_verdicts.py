@@ -36,9 +36,13 @@ POLICY = AlertSettings(false_alarm_rate=0.02)
 NEAREST = NearestSequence(sequence="reactor-1/B-1017", distance=0.5), NearestSequence(sequence="r/2", distance=0.75)
 
 
-def judged(terms, policy=POLICY, calibration=CALIBRATION):
+WINDOW = Window(np.zeros((3, 4), dtype=np.float32), 2)
+
+
+def judged(terms, policy=POLICY, calibration=CALIBRATION, window=WINDOW):
     return scored(
         SEQUENCE,
+        window,
         np.array(terms, dtype=np.float32),
         calibration=calibration,
         settings=policy,
@@ -102,6 +106,33 @@ def test_extrapolated_tail_is_marked_in_verdict_and_alert():
     assert alert is not None
     assert alert.tail == "extrapolated"
     assert judged([0, 0], policy, table).tail == "extrapolated"
+
+
+def test_a_verdict_bears_mean_and_spread_of_the_window_without_its_padding():
+    values = np.array([[1, 3, 0, 0], [5, 5, 7, 7], [123456.789, 123456.789, 0, 0]], dtype=np.float32)
+    verdict = judged([100, 200], window=Window(values, 2))
+    assert verdict.means == [2.0, 5.0, 123457.0]
+    assert verdict.spreads == [1.0, 0.0, 0.0]
+
+
+_finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@given(st.lists(st.lists(_finite, min_size=3, max_size=3), min_size=1, max_size=5))
+def test_means_and_spreads_are_finite_numbers_of_six_digits(rows):
+    verdict = judged([1.0, 2.0], window=Window(np.array(rows, dtype=np.float32), 3))
+    assert len(verdict.means) == len(verdict.spreads) == len(rows)
+    for value in verdict.means + verdict.spreads:
+        assert np.isfinite(value)
+        assert value == float(f"{value:.6g}")
+    assert all(spread >= 0 for spread in verdict.spreads)
+
+
+def test_without_a_window_there_is_neither_mean_nor_spread():
+    verdict = unscorable(SEQUENCE, Unscorable("partial"), NOW_US)
+    assert (verdict.means, verdict.spreads) == ([], [])
+    large = judged([1.0, np.inf], window=Window(np.full((3, 4), 3e38, dtype=np.float32), 2))
+    assert (large.decision, large.means) == ("unscorable", [3e38] * 3)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -213,6 +213,37 @@ def test_what_is_not_read_is_in_the_banner_and_in_the_health(tmp_path: Path) -> 
     assert client.get("/health").json() == {"status": "ok", "troubles": {"verdicts": "no broker answers"}}
 
 
+# --- mean and spread ---
+
+
+def test_the_page_of_a_stream_shows_mean_and_spread_sequence_by_sequence(tmp_path: Path) -> None:
+    given: list[Any] = [verdict(i, means=[300.0 + i], spreads=[0.5]) for i in range(4, 20, 3)]
+    text = PageUnderTest(tmp_path, [*given, *messages_of(1)]).browser().get("/stream?name=reactor-1").text
+    assert "Mean and spread of temp_c K in 6 sequences" in text
+    assert text.count("h0") == 6  # a dot each; the one without moments has none
+
+
+@pytest.mark.parametrize(
+    ("means", "spreads"), [([1.7e308], [1.7e308]), ([-1.7e308], [0.0]), ([0.0], [-1.0]), ([5e-324], [5e-324])]
+)
+def test_huge_and_foreign_moments_are_drawn_within_the_picture(
+    means: list[float], spreads: list[float], tmp_path: Path
+) -> None:
+    given = [verdict(1, means=means, spreads=spreads), verdict(4, means=[1.0], spreads=[0.1])]
+    answer = PageUnderTest(tmp_path, given).browser().get("/stream?name=reactor-1")
+    assert answer.status_code == 200
+    assert "in 2 sequences" in answer.text
+    assert "nan" not in answer.text.partition("<main")[2]
+    assert ",inf" not in answer.text
+
+
+def test_moments_of_other_channels_than_the_plants_are_left_out(tmp_path: Path) -> None:
+    given = [verdict(1, means=[1.0, 2.0], spreads=[1.0, 2.0]), verdict(4, means=[1.0], spreads=[])]
+    answer = PageUnderTest(tmp_path, given).browser().get("/stream?name=reactor-1")
+    assert answer.status_code == 200
+    assert "Mean and spread" not in answer.text
+
+
 # --- judging ---
 
 

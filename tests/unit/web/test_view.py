@@ -220,6 +220,31 @@ def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
         View(tmp_path / "file" / "view.sqlite3", keep_us=DAY_US, max_bytes=1 << 20)
 
 
+def test_mean_and_spread_come_with_the_verdict(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([verdict(1, means=[1.5, 2.0], spreads=[0.5, 0.0]), verdict(2)])
+    names = [f"{i:032x}" for i in (1, 2, 3)]
+    assert view.moments(names) == {names[0]: ([1.5, 2.0], [0.5, 0.0])}
+    assert view.moments([]) == {}
+    view.close()
+
+
+def test_a_view_of_an_earlier_release_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([verdict(1)])
+    view.close()
+    with sqlite3.connect(view.path) as connection:
+        for column in ("means", "spreads"):
+            connection.execute(f"ALTER TABLE sequences DROP COLUMN {column}")
+    again = opened(tmp_path)
+    assert again.set_aside is None
+    assert again.view_id == view.view_id
+    again.put([verdict(2, means=[1.0], spreads=[2.0])])
+    assert [one.sequence for one in again.latest(9)] == ["B-2", "B-1"]
+    assert again.moments([f"{i:032x}" for i in (1, 2)]) == {f"{2:032x}": ([1.0], [2.0])}
+    again.close()
+
+
 def test_readers_cannot_write_and_see_what_was_committed(tmp_path: Path) -> None:
     view = opened(tmp_path)
     view.put([verdict(1)])

@@ -48,9 +48,16 @@ _PROGRESS = {
 }
 _READ = frozenset({"input", "progress", "feedback", "control"})
 _ONLY_READ = frozenset({"input", "feedback"})
-_OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "control")
+_OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "control", "status")
 # Only the newest promotion of each model matters (key: the model's name).
 _CONTROL = {"cleanup.policy": "compact", "max.message.bytes": str(_MESSAGE_BYTES)}
+# Only the newest status of each worker matters (key: its name); those of workers that are gone go after a week.
+_STATUS = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(7 * _DAY_MS),
+    "segment.ms": "3600000",
+    "max.message.bytes": str(_MESSAGE_BYTES),
+}
 
 
 class KafkaTopics:
@@ -170,6 +177,8 @@ class KafkaTopics:
         """Return partitions and settings of the topic of ``roles``."""
         if list(roles) == ["control"]:
             return 1, _CONTROL
+        if list(roles) == ["status"]:
+            return 1, _STATUS
         return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles)
 
     def _output_settings(self, name: str, roles: Sequence[Role]) -> dict[str, str]:
