@@ -141,6 +141,14 @@ async def test_a_control_topic_that_is_not_compacted_is_a_warning(kafka: Broker)
     assert warning.startswith("has cleanup.policy=delete: cleanup.policy=compact would keep")
 
 
+async def test_the_topic_of_the_status_is_made_compacted_and_that_is_no_problem(kafka: Broker) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    plant.sink_topics["status"] = f"{plant.name}.s"
+    await plant.create(2)
+    found = [finding for finding in await plant.check() if finding.topic == f"{plant.name}.s"]
+    assert [finding.level for finding in found] == ["ok"]
+
+
 def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
     place = Place(kafka.bootstrap)
     learning = {"feedback": "kafka://no-port/f", "control": "carrier-pigeon:c"}

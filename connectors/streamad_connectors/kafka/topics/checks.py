@@ -34,6 +34,7 @@ _DAY_MS = 86_400_000
 _LARGE_SEGMENT_BYTES = 128 * 1024 * 1024
 _SAFE_COPIES = 3
 _LOOPBACK = ("localhost:", "127.", "[::1]:")
+_NEWEST_COUNTS = ("feedback", "status")  # of each key
 
 
 _ok, _warning, _error = (partial(TopicFinding, level) for level in ("ok", "warning", "error"))
@@ -92,7 +93,7 @@ def settings(
         if "compact" not in policy:
             text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
             findings.append(_warning(topic.name, text))
-    elif "compact" in policy and topic.role != "feedback":  # there only the newest message of a key counts anyway
+    elif "compact" in policy and topic.role not in _NEWEST_COUNTS:
         text = "has cleanup.policy=compact: of each key only the newest message is kept; set cleanup.policy=delete"
         findings.append((_warning if topic.role == "input" else _error)(topic.name, text))
     if topic.role == "input":
