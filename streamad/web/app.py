@@ -156,7 +156,8 @@ class _Guard:
             return self._with_cookie(request)
         person = self._person(request)
         if isinstance(person, Refusal):
-            if COOKIE not in request.cookies and request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+            is_led_here = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
+            if is_led_here and COOKIE not in request.cookies:
                 return _again(request)
             return _refusal(person)
         request.scope["person"] = person
