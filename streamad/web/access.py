@@ -71,6 +71,11 @@ class Access:
         self._trusted = () if proxy is None else tuple(map(ipaddress.ip_network, proxy.trusted))
 
     @property
+    def naming(self) -> tuple[str, ...]:
+        """Return the headers with which a proxy names the person; a second one would be a browser's own."""
+        return () if self._proxy is None else (self._proxy.user_header, self._proxy.groups_header)
+
+    @property
     def cookie(self) -> str:
         """Return the value of the cookie that a browser gets for the printed link."""
         return hmac.new(self._secret.encode(), b"cookie", hashlib.sha256).hexdigest()

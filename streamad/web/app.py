@@ -150,19 +150,26 @@ class _Guard:
         access = self._site.access
         if (refusal := access.host_refusal(request.headers.get("host", ""))) is not None:
             return _refusal(refusal)
-        if request.url.path.startswith("/static/") or request.url.path == "/health":
+        if request.scope["path"].startswith("/static/") or request.scope["path"] == "/health":
             return None
         if (token := request.query_params.get(TOKEN)) is not None and access.is_link(token):
             return self._with_cookie(request)
-        client = None if request.client is None else request.client.host
-        cookie = request.cookies.get(COOKIE)
-        person = access.person(client=client, headers=request.headers, cookie=cookie)
+        person = self._person(request)
         if isinstance(person, Refusal):
-            if cookie is None and request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+            is_led_here = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
+            if is_led_here and COOKIE not in request.cookies:
                 return _again(request)
             return _refusal(person)
         request.scope["person"] = person
         return None
+
+    def _person(self, request: Request) -> Person | Refusal:
+        access, headers = self._site.access, request.headers
+        doubled = next((name for name in access.naming if len(headers.getlist(name)) > 1), None)
+        if doubled is not None:
+            return Refusal(403, f"the header {doubled} came twice: the proxy must replace what browsers send")
+        client = None if request.client is None else request.client.host
+        return access.person(client=client, headers=headers, cookie=request.cookies.get(COOKIE))
 
     def _with_cookie(self, request: Request) -> Response:
         left = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
@@ -262,6 +269,7 @@ class _Handlers:
         if one is None or suffix not in {"json", "csv"}:
             raise HTTPException(404, "There is no such export.")
         as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
+        as_file["content-encoding"] = "identity"  # packing a large file would hold up everybody else
         if suffix == "csv":
             text = await run_in_threadpool(self._site.content.csv, one)
             if text is None:
@@ -298,12 +306,20 @@ class _Handlers:
         if refusal is not None:
             raise HTTPException(refusal.status, refusal.why)
         size = headers.get("content-length", "")
-        if not size.isdecimal() or int(size[:9]) > _MOST_FORM:
-            raise HTTPException(413, "The form is too large.")
+        if not size.isdecimal():
+            raise HTTPException(413, "The form is too large, or its length is missing.")
         if headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
             raise HTTPException(415, "The form must be urlencoded, as the page sends it.")
-        body = (await request.body()).decode("utf-8", "replace")
-        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+        body = b""
+        async for part in request.stream():  # the header may say less than comes
+            body += part
+            if len(body) > _MOST_FORM:
+                raise HTTPException(413, "The form is too large.")
+        try:
+            fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except ValueError as error:
+            raise HTTPException(413, "The form has too many fields.") from error
+        return dict(fields)
 
     async def changes(self, request: Request) -> Response:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""

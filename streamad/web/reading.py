@@ -15,6 +15,7 @@ from streamad.plant import Plant
 from streamad.ports import Subscription
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
+from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted
 from streamad.web.view import View
 
 _RETRY_S = 5.0
@@ -80,6 +81,8 @@ class Reading:
         try:
             async for stored in received:
                 message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
+                if message is not None:
+                    message = accepted(message, self._latest_us())
                 if message is None:
                     self._n_skipped += 1
                     continue
@@ -89,6 +92,10 @@ class Reading:
             if isinstance(received, AsyncGenerator):
                 await received.aclose()
             await subscription.close()
+
+    def _latest_us(self) -> int:
+        """Return the latest time that a mark may have, as for the monitor."""
+        return self._plant.clock.now_us() + self._plant.settings.decode.max_clock_skew
 
     async def _put(self, message: Message) -> None:
         """Commit ``message`` to the view; a full disk is waited for."""
@@ -114,7 +121,9 @@ class Reading:
 
 
 def _decoded(value: bytes, kinds: dict[str, type[Message]], role: Role) -> Message | None:
-    """Return the message, None if it is of another kind or none at all."""
+    """Return the message, None if it is too long, of another kind or none at all."""
+    if len(value) > MOST_BYTES.get(role, MOST_BYTES_ELSE):
+        return None
     try:
         head = decode_json(value, _Head)
         kind = kinds.get(head.type if head.type is not None else ("feedback" if role == "feedback" else ""))

@@ -25,6 +25,7 @@ from streamad.types import to_us
 from streamad.web.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
 
 _TRIM_ROWS = 2_000
+_MOST_EVENTS = 20_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -237,11 +238,16 @@ class View:
         removed = 0
         with self._lock, reported(self.path):
             writer = self._writer
-            (newest,) = writer.execute("SELECT max(end_us) FROM sequences").fetchone()
+            now_us = time.time_ns() // 1000  # a sequence from the future must not push the others out
+            (newest,) = writer.execute("SELECT max(end_us) FROM sequences WHERE end_us <= ?", (now_us,)).fetchone()
             with writer:
                 if newest is not None:
                     removed += _removed(writer, "end_us < ?", newest - self._keep_us)
                     writer.execute("DELETE FROM events WHERE created_us < ?", (newest - self._keep_us,))
+                writer.execute(
+                    "DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY created_us DESC LIMIT -1 OFFSET ?)",
+                    (_MOST_EVENTS,),
+                )
             if self._size() > self._max_bytes:
                 with writer:
                     removed += writer.execute(

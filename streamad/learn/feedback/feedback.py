@@ -27,9 +27,14 @@ _RETRY_S = 10.0
 OnFeedback: TypeAlias = Callable[[Feedback, str | None], Awaitable[None]]
 
 
+def is_alert_id(text: str) -> bool:
+    """Return whether ``text`` may be the id of an alert or verdict."""
+    return _ID.fullmatch(text) is not None
+
+
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
     """Return why ``feedback`` is refused, or None; a date after ``latest_us`` would override all later marks."""
-    if not _ID.fullmatch(feedback.alert_id):
+    if not is_alert_id(feedback.alert_id):
         return f"{feedback.alert_id[:80]!r} is not an alert id: use the id of an alert or verdict, 32 hex digits"
     if feedback.model is not None and not _NAME.fullmatch(feedback.model):
         return f"model {feedback.model[:80]!r} is no name: use letters, digits, '.', '_' and '-' only"

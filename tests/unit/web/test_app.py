@@ -345,3 +345,22 @@ async def test_a_page_that_comes_back_hears_only_of_what_is_new(tmp_path: Path) 
     page.changes.wake()
     assert f"id: {page.view.last_change}" in await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
+
+
+# --- what foreign programs send ---
+
+
+def test_a_proxy_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages(), web=PROXY)
+    for name in ("x-forwarded-user", "x-forwarded-groups"):
+        given = [("x-forwarded-user", "eve"), ("x-forwarded-groups", "process"), (name, "lee")]
+        answer = page.stranger("10.1.2.3").get("/", headers=given)  # type: ignore[arg-type]
+        assert answer.status_code == 403
+        assert "came twice" in answer.text
+
+
+@pytest.mark.parametrize(("length", "body"), [("00000000010", "note=" + "x" * 20_000), ("9", "&a=1" * 2_000)])
+def test_a_form_larger_than_it_says_or_of_too_many_fields_is_refused(length: str, body: str, tmp_path: Path) -> None:
+    headers = {**SAME, "content-type": "application/x-www-form-urlencoded", "content-length": length}
+    answer = PageUnderTest(tmp_path, messages()).browser().post(f"/s/{ID}/mark", content=body, headers=headers)
+    assert answer.status_code == 413

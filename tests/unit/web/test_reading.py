@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from streamad.errors import OutputError
-from streamad.messages import Feedback, Message
+from streamad.messages import Attribution, ChannelSegment, Feedback, Message
+from streamad.types import to_us
+from streamad.web.accepting import accepted
 from streamad.web.reading import Reading
 from streamad.web.view import View
 from tests.support.web.messages import T, messages_of, verdict
@@ -165,3 +169,76 @@ async def test_a_role_that_cannot_be_read_is_named_and_the_others_are_read(tmp_p
     assert set(reading.troubles) == {"windows"}
     assert "windows.jsonl" in reading.troubles["windows"]
     view.close()
+
+
+# --- what foreign writers write ---
+
+
+def hostile() -> list[tuple[str, dict[str, Any]]]:
+    """Return lines for the topics that no monitor writes; each names the sequence 7, or an id that is none."""
+    name = f"{7:032x}"
+    lines: list[tuple[str, dict[str, Any]]] = []
+    for message in messages_of(7)[:4]:
+        role, fields = ROLES[type(message).__name__], json.loads(msgspec.json.encode(message))
+        lines += [
+            (role, fields | {"n_samples": 2**63}),
+            (role, fields | {"n_samples": -1}),
+            (role, fields | {"end_time": "9999-12-31T23:59:59-12:00", "created_at": "9999-12-31T23:59:59-12:00"}),
+            (role, fields | {"start_time": "0001-01-01T00:00:00+14:00", "created_at": "0001-01-01T00:00:00+14:00"}),
+            *((role, _named(fields, each)) for each in ("", "a/b", "../x", "é", "a\x00", "a.json", "x" * 100_000)),
+            (role, fields | {"stream": "x" * (65 << 20 if role == "windows" else 5 << 20)}),
+        ]
+    mark = {"type": "feedback", "alert_id": name, "judgement": "confirmed"}
+    lines += [
+        ("feedback", mark | {"created_at": "9999-01-01T00:00:00Z"}),
+        ("feedback", mark | {"created_at": "2026-03-01T06:00:00"}),
+        ("feedback", mark | {"created_at": "2026-03-01T06:00:00Z", "note": "x" * 2_001}),
+    ]
+    return lines
+
+
+def _named(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    return fields | {key: name for key in ("verdict_id", "alert_id") if key in fields}
+
+
+async def test_messages_that_no_monitor_writes_are_skipped_and_the_others_read(tmp_path: Path) -> None:
+    for role, fields in hostile():
+        if role == "attributions" and "n_samples" in fields:
+            continue  # attributions have none
+        with (tmp_path / f"{role}.jsonl").open("ab") as file:
+            file.write(json.dumps(fields).encode() + b"\n")
+    write(tmp_path, messages_of(3))
+    view = opened(tmp_path)
+    reading = await read_until(tmp_path, view, lambda: is_whole(view, 3))
+    assert [one.id for one in view.latest(10)] == [f"{3:032x}"]
+    assert view.attribution(f"{7:032x}") is None
+    assert not reading.troubles
+    view.close()
+
+
+async def test_dates_without_a_zone_count_as_utc(tmp_path: Path) -> None:
+    fields = json.loads(msgspec.json.encode(verdict(3))) | {"end_time": "2026-03-01T06:03:00"}
+    (tmp_path / "verdicts.jsonl").write_bytes(json.dumps(fields).encode() + b"\n")
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: view.last_change > 0)
+    assert [one.end_us for one in view.latest(10)] == [to_us(verdict(3).end_time)]
+    view.close()
+
+
+def test_long_texts_and_lists_are_cut_and_segments_lie_within_the_sequence() -> None:
+    attribution = messages_of(3)[2]
+    assert isinstance(attribution, Attribution)
+    segment = ChannelSegment(
+        channel="c" * 9_999, unit="K", start=1e308, end=-1e308, start_time=T, end_time=T, direction="above", size=1.0,
+        text="t" * 9_999,
+    )  # fmt: skip
+    kept = accepted(msgspec.structs.replace(attribution, detail="d" * 9_999, segments=[segment] * 10_000), 0)
+    assert isinstance(kept, Attribution)
+    assert len(kept.segments) == 24
+    assert (kept.segments[0].start, kept.segments[0].end) == (0.0, 1.0)
+    assert (len(kept.segments[0].channel), len(kept.detail or "")) == (1_000, 4_000)
+
+
+def is_whole(view: View, i: int) -> bool:
+    one = view.sequence(f"{i:032x}")
+    return one is not None and one.is_alert and one.has_window and one.judgement == "confirmed"

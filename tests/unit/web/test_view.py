@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -251,4 +252,22 @@ def test_readers_cannot_write_and_see_what_was_committed(tmp_path: Path) -> None
     assert len(view.latest(9)) == 1
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         view._reader().execute("DELETE FROM sequences")  # noqa: SLF001
+    view.close()
+
+
+def test_a_sequence_from_the_future_pushes_no_other_out(tmp_path: Path) -> None:
+    view = View(tmp_path / "view.sqlite3", keep_us=90 * 86_400_000_000, max_bytes=1 << 30)
+    late = msgspec.structs.replace(verdict(2), end_time=datetime(9999, 1, 1, tzinfo=UTC))
+    view.put([verdict(1), late])
+    assert view.trim() == 0
+    assert {one.id for one in view.latest(9)} == {verdict(1).verdict_id, verdict(2).verdict_id}
+    view.close()
+
+
+def test_events_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.web.view._MOST_EVENTS", 5)
+    view = View(tmp_path / "view.sqlite3", keep_us=90 * 86_400_000_000, max_bytes=1 << 30)
+    view.put(Event(kind="drift", message=f"{i}", created_at=T + timedelta(seconds=i)) for i in range(9))
+    view.trim()
+    assert [event.message for event in view.events(99)] == ["8", "7", "6", "5", "4"]
     view.close()

@@ -1,0 +1,93 @@
+"""Which messages of the outputs the view takes up, and what of them: whoever can write a topic can write anything."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from streamad.learn.feedback.feedback import feedback_problem, is_alert_id
+from streamad.messages import Alert, Attribution, ChannelSegment, Event, Feedback, Message, Verdict, Window
+
+MOST_BYTES: Final = {"windows": 64 << 20, "attributions": 4 << 20}
+"""Longest message of a role that is decoded; of the others ``MOST_BYTES_ELSE``."""
+MOST_BYTES_ELSE: Final = 1 << 20
+_NAME_CHARACTERS = 1_000
+_TEXT_CHARACTERS = 4_000
+_MOST_SAMPLES = 2**63 - 1  # SQLite's largest integer
+_MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10}
+_TEXTS = {"detail", "message"}
+_KEPT = {"values", "id", "verdict_id", "alert_id", "note", "by"}
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def accepted(message: Message, latest_us: int) -> Message | None:
+    """Return what the view keeps of ``message``: long texts and lists cut; None if it is refused.
+
+    Refused: ids that are none, dates that are none in UTC, numbers of samples that no integer of SQLite is, marks that
+    the monitor refuses as well (``latest_us``: the latest time that they may have).
+    """
+    if isinstance(message, Feedback):
+        return message if feedback_problem(message, latest_us) is None else None
+    if isinstance(message, Event):
+        return _cut(_dated(message)) if _is_dated(message) else None
+    if not isinstance(message, Verdict | Alert | Attribution | Window):
+        return None
+    name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
+    if not is_alert_id(name) or not _is_dated(message):
+        return None
+    if not isinstance(message, Attribution) and not 0 <= message.n_samples <= _MOST_SAMPLES:
+        return None
+    kept = _cut(_dated(message))
+    return _within(kept) if isinstance(kept, Attribution) else kept
+
+
+def _is_dated(message: msgspec.Struct) -> bool:
+    """Return whether all dates are some in UTC: 9999-12-31T23:59:59-12:00 is in the year 10000."""
+    try:
+        _dated(message)
+    except OverflowError:
+        return False
+    return True
+
+
+def _dated(message: _T) -> _T:
+    """Return ``message`` with its dates in UTC; those without a zone count as UTC. Raises OverflowError."""
+    given = ((name, getattr(message, name)) for name in message.__struct_fields__)
+    dates = {
+        name: value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        for name, value in given
+        if isinstance(value, datetime)
+    }
+    return msgspec.structs.replace(message, **dates)
+
+
+def _cut(message: _T) -> _T:
+    """Return ``message`` with its texts cut to what a page can show."""
+    cut: dict[str, Any] = {}
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, str) and name not in _KEPT:
+            cut[name] = value[: _TEXT_CHARACTERS if name in _TEXTS else _NAME_CHARACTERS]
+        elif isinstance(value, list):
+            cut[name] = [_cut_part(each) for each in value[: _MOST_PARTS.get(name)]]
+    return msgspec.structs.replace(message, **cut)
+
+
+def _cut_part(part: Any) -> Any:
+    if isinstance(part, msgspec.Struct):
+        return _cut(part)
+    return part[:_NAME_CHARACTERS] if isinstance(part, str) else part
+
+
+def _within(attribution: Attribution) -> Attribution:
+    """Return ``attribution`` with segments that lie within the sequence."""
+    return msgspec.structs.replace(attribution, segments=[_segment(each) for each in attribution.segments])
+
+
+def _segment(segment: ChannelSegment) -> ChannelSegment:
+    start, end = sorted(min(max(share, 0.0), 1.0) for share in (segment.start, segment.end))
+    size = segment.size if segment.size is None or math.isfinite(segment.size) else None
+    return msgspec.structs.replace(segment, start=start, end=end, size=size)
