@@ -315,3 +315,21 @@ def test_a_sample_that_is_followed_has_no_end_and_is_refused(tmp_path: Path) -> 
     result = CliRunner().invoke(app, ["init", sample, "--out", str(tmp_path / "a.yaml")])
     assert isinstance(result.exception, UsageError)
     assert "a sample must end" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["batch_id", "lot", "batch.no"])
+def test_whole_numbers_are_the_ids_of_interleaved_reactors(name: str, tmp_path: Path) -> None:
+    rng = random.Random(4)
+    lines = ["{" + f'"reactor": "R{i % 2}", "time": {T0 + i}, "{name}": {100 + (i // 60) * 2 + i % 2}, '
+             f'"temp": {80 + rng.random():.3f}' + "}\n" for i in range(1200)]  # fmt: skip
+    settings, _, _, sequences = init(tmp_path, "day.jsonl", "".join(lines))
+    assert settings.decode.fields is not None
+    assert (settings.decode.fields.stream, settings.decode.fields.sequence) == ("reactor", name)
+    assert [channel.name for channel in settings.channels] == ["temp"]
+    assert len(sequences) == 40
+
+
+def test_a_reading_that_is_named_like_an_id_and_comes_back_stays_a_channel(tmp_path: Path) -> None:
+    lines = [f'{{"time": {T0 + i}, "cycle_no": {i % 7}, "temp": {80 + i % 5}}}\n' for i in range(600)]
+    settings, _, _, _ = init(tmp_path, "day.jsonl", "".join(lines))
+    assert [channel.name for channel in settings.channels] == ["cycle_no", "temp"]

@@ -152,12 +152,23 @@ def _named_id(path: str) -> bool:
 
 
 def _named(path: str, words: frozenset[str], column: Column) -> bool:
-    """Return whether a field has an id's name and its values come in runs."""
+    """Return whether a field has an id's name and its values come in runs, also in those of interleaved streams."""
     if not id_hints(path) & words:
         return False
     if column.is_numeric:  # a reading may be named cycle, or pressure of the press
-        return _named_id(path) and runs_in(column) <= len(column.values) / 2
+        come_in_runs = runs_in(column) <= len(column.values) / 2 or _open_at_once(column) <= len(column.counts) / 2
+        return _named_id(path) and come_in_runs
     return True
+
+
+def _open_at_once(column: Column) -> float:
+    """Return how many values lie between their first and their last row on average: of ids, one for each stream."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for row, value in enumerate(map(str, column.values)):
+        first.setdefault(value, row)
+        last[value] = row
+    return sum(last[value] - first[value] + 1 for value in first) / len(column.values)
 
 
 def runs_in(column: Column) -> int:
