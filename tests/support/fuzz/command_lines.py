@@ -102,12 +102,17 @@ _WORDS = (
 )
 
 
+_ENDLESS = {"tail", "--follow", "-f", "--speed", "--to", "run", "web", "record", "topics", "-w", "--watch"}
+
+
 def run_command_line(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tuple[list[str], str | None]]:
     """Call one command line in a copy of the plant; yield it with how it broke the law."""
     place = plant.copy(folder)
     words = _command_line(rng, plant)
     run = call_process if rng.random() < PROCESS_SHARE else call
-    endless = {"tail", "--follow", "-f", "--speed", "--to", "run", "record", "topics", "-w", "--watch"} & set(words)
+    endless = {"tail", "--follow", "-f", "--speed", "--to", "run", "web", "record", "topics", "-w", "--watch"} & set(
+        words
+    )
     yield words, broken(run(words, place, stop_after_s=1.5 if endless else None), words)
 
 
