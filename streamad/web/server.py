@@ -64,6 +64,8 @@ class Page:
         """Serve until ``stop`` or a cancellation."""
         import uvicorn  # noqa: PLC0415 - an extra
 
+        from streamad.web.connections import Connection  # noqa: PLC0415
+
         view, web = self._view, self._web
         changes = Changes(view, web.max_browsers)
         reading = Reading(self._plant, view, changes.wake)
@@ -81,6 +83,7 @@ class Page:
 
         config = uvicorn.Config(
             application(Site(self._plant, view, self._access(), changes, content), lifespan),
+            http=Connection,
             log_config=None,
             access_log=False,
             server_header=False,

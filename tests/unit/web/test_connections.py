@@ -1,0 +1,51 @@
+"""Connections that ask nothing: closed, so that they keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+
+from streamad.web import connections
+from streamad.web.connections import Connection
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST, REQUEST + b"GET / HT"])
+async def test_a_connection_that_asks_nothing_more_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    server = uvicorn.Server(uvicorn.Config(_fine, http=Connection, lifespan="off", log_config=None, port=0))
+    server.config.load()
+    listening = await asyncio.get_running_loop().create_server(
+        lambda: Connection(server.config, server.server_state, {}), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+    writer.write(sent)
+    async with asyncio.timeout(20):
+        answer = await reader.read()  # until it is closed
+    assert (b"200 OK" in answer) is (REQUEST in sent)
+    writer.close()
+    listening.close()
+
+
+async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.05)
+    closed = []
+    connection = Connection.__new__(Connection)
+    loop, cycle = asyncio.get_running_loop(), type("Cycle", (), {"response_complete": False})()
+    connection.loop, connection.cycle = loop, cycle
+    transport = {"is_closing": lambda _: False, "close": lambda _: closed.append(1)}
+    connection.transport = type("Transport", (), transport)()
+    connection._look(cycle)
+    assert not closed
+    cycle.response_complete = True
+    connection._look(cycle)
+    assert closed
+
+
+async def _fine(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
