@@ -98,6 +98,7 @@ def test_help_needs_no_environment(checkout: Checkout, name: str) -> None:
     "command",
     [
         ["demo", "--nonsense"],
+        ["demo", "--web", "8484"],
         ["demo", "--seed"],
         ["demo", "--seed", "one"],
         ["demo", "--out", "scripts"],
@@ -363,8 +364,12 @@ def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:
     *commands, summary = [line for line in calls if not line.startswith("-m pip")]
     assert commands == ["-m streamad simulate --out . --seed 7", "-m streamad train", "-m streamad run"]
     assert summary.startswith(f"{checkout.root}/scripts/demo_summary.py --started 1")
-    assert done.stdout.splitlines()[-1] == "summary: {}"
+    assert done.stdout.splitlines()[-2:] == [
+        f"to see these results on a page: cd {folder} && streamad web",
+        "summary: {}",
+    ]
     assert (folder / ".streamad-demo").exists()
+    assert checkout.installs() == [".[web]"]
 
 
 def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:

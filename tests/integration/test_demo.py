@@ -1,0 +1,115 @@
+"""``scripts/demo --web``: a simulated plant runs, is judged and is shown until Ctrl-C, which leaves no process."""
+
+from __future__ import annotations
+
+import csv
+import http.cookiejar
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import SCRIPTS
+from tests.support.web.run import is_alive, link_of, needs_proc
+
+_LIMIT_S = 300.0
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    """An environment with this Python, where everything is installed."""
+    folder = tmp_path / "venv"
+    (folder / "bin").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    key = subprocess.run(
+        ["bash", "-c", f'source "{SCRIPTS}/_environment"; install_key'], capture_output=True, check=True
+    )
+    (folder / ".streamad-installed-web").write_bytes(key.stdout)
+    return folder
+
+
+@pytest.fixture
+def demo(tmp_path: Path, venv: Path) -> Iterator[subprocess.Popen[str]]:
+    """The demo, which writes to ``shown`` and is ended after the test if it still runs."""
+    process = subprocess.Popen(
+        ["bash", SCRIPTS / "demo", "--web", "--out", tmp_path / "shown"],
+        env={**os.environ, "VIRTUAL_ENV": str(venv), "STREAMAD_WEB__PORT": "0", "COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = threading.Timer(_LIMIT_S, process.terminate)
+    limit.start()
+    yield process
+    limit.cancel()
+    process.terminate()
+    process.communicate()
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the ids of the processes that ``pid`` started, and of those that they started."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(found for child in children for found in descendants(child))]
+
+
+def first_verdict(path: Path, process: subprocess.Popen[str]) -> dict[str, str]:
+    """Return the first line of ``path``, as soon as it is whole."""
+    while process.poll() is None:
+        text = path.read_text() if path.exists() else ""
+        if "\n" in text:
+            return dict(json.loads(text.partition("\n")[0]))
+        time.sleep(0.05)
+    raise AssertionError("it ended without a verdict")
+
+
+def until_shown(link: str, stream: str, process: subprocess.Popen[str]) -> None:
+    """Open ``link``, whose token becomes a cookie, and with that the list of streams until it has ``stream``."""
+    cookies = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
+    browser.open(link, timeout=30).close()
+    assert len(cookies) == 1
+    while process.poll() is None:
+        with browser.open(link.partition("?")[0] + "streams", timeout=30) as answer:
+            if stream in answer.read().decode():
+                return
+        time.sleep(0.05)
+    raise AssertionError("it ended before the page showed the stream")
+
+
+@needs_proc
+def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subprocess.Popen[str]) -> None:
+    link = link_of(demo)
+    verdict = first_verdict(tmp_path / "shown" / "out" / "verdicts.jsonl", demo)
+    with (tmp_path / "shown" / "live" / "labels.csv").open(newline="") as file:
+        assert verdict["sequence"] in [row["sequence"] for row in csv.DictReader(file)]
+    until_shown(link, verdict["stream"], demo)
+    processes = descendants(demo.pid)
+    assert len(processes) >= 2, "the run and its page"
+    demo.send_signal(signal.SIGINT)
+    said, errors = demo.communicate(timeout=_LIMIT_S)
+    assert demo.returncode == 0, errors
+    assert "to end all: Ctrl-C" in said
+    assert "whole batches were fed" in said
+    assert [pid for pid in processes if is_alive(pid)] == []
+
+
+@needs_proc
+def test_sigterm_ends_the_demo_during_its_training(demo: subprocess.Popen[str]) -> None:
+    assert demo.stdout is not None
+    assert any(line.startswith("2/3") for line in demo.stdout)
+    processes = descendants(demo.pid)
+    demo.send_signal(signal.SIGTERM)
+    demo.communicate(timeout=_LIMIT_S)
+    assert demo.returncode == 130
+    assert [pid for pid in processes if is_alive(pid)] == []
