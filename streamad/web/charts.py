@@ -261,7 +261,7 @@ def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, st
             if one.is_alert
             else f'<circle class="plain" cx="{middle:.1f}" cy="{at:.1f}" r="3"/>'
         )
-        parts.append(f'<a href="/s/{one.id}">{title}{shape}</a>')
+        parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
     return _svg(parts, height, f"Scores of {len(scored)} sequences", css="course-of-scores", role="group")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.pictures.html import Html, element
@@ -132,7 +133,7 @@ def _bar(one: SeenSequence, left: float, right: float, y: float) -> Html:
     if one.is_alert:
         mark = Html(f'<path class="bar anomalous" d="M{middle:.1f},{y + 2} l-4,7 h8 z"/>')
     said = f"{one.stream} {one.sequence}: {decision}" + (f", {one.why}" if one.why else "")
-    return element("a", element("title", said), shape, mark, href=f"/s/{one.id}", aria_label=said)
+    return element("a", element("title", said), shape, mark, href=f"/s/{quote(one.id)}", aria_label=said)
 
 
 def _legend() -> Html:
