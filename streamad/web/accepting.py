@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
 from streamad.learn.feedback.feedback import feedback_problem, is_alert_id
-from streamad.messages import Alert, Attribution, ChannelSegment, Event, Feedback, Message, Verdict, Window
+from streamad.messages import (
+    Alert,
+    Attribution,
+    ChannelSegment,
+    Decision,
+    Event,
+    Feedback,
+    Message,
+    Running,
+    Verdict,
+    Window,
+    WorkerStatus,
+)
 
 MOST_BYTES: Final = {"windows": 64 << 20, "attributions": 4 << 20}
 """Longest message of a role that is decoded; of the others ``MOST_BYTES_ELSE``."""
@@ -17,9 +30,10 @@ MOST_BYTES_ELSE: Final = 1 << 20
 _NAME_CHARACTERS = 1_000
 _TEXT_CHARACTERS = 4_000
 _MOST_SAMPLES = 2**63 - 1  # SQLite's largest integer
-_MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10}
+_MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10, "open": 200, "models": 20}
 _TEXTS = {"detail", "message"}
 _KEPT = {"values", "id", "verdict_id", "alert_id", "note", "by"}
+_MOST_CURVE = {"seconds": 64, "channels": 1_000}
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -42,6 +56,22 @@ def accepted(message: Message, latest_us: int) -> Message | None:
         return None
     kept = _cut(_dated(message))
     return _within(kept) if isinstance(kept, Attribution) else kept
+
+
+def accepted_status(message: WorkerStatus | Running) -> WorkerStatus | Running | None:
+    """Return what the page keeps of a worker's status or readings; None if it is refused, as none of streamad's."""
+    if not _is_dated(message):
+        return None
+    if isinstance(message, Running):
+        fits = all(len(getattr(message, name)) <= most for name, most in _MOST_CURVE.items())
+        rises = all(0 <= a <= b < math.inf for a, b in pairwise([0.0, *message.seconds]))
+        return _cut(_dated(message)) if fits and rises and message.n_samples > 0 else None
+    still_open = [_dated(each) for each in message.open if _is_dated(each)]
+    return _cut(_dated(msgspec.structs.replace(message, open=still_open, verdicts=_of_decisions(message.verdicts))))
+
+
+def _of_decisions(counts: dict[str, int]) -> dict[str, int]:
+    return {name: counts[name] for name in get_args(Decision) if name in counts}
 
 
 def _is_dated(message: msgspec.Struct) -> bool:

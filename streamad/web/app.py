@@ -27,6 +27,7 @@ from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.view import View
+from streamad.web.workers import Workers
 
 _STATIC: Final = {
     "streamad.css": "text/css; charset=utf-8",
@@ -49,8 +50,8 @@ _ONE_YEAR_S = 31_536_000
 class Changes:
     """Wakes the open pages after a commit of the view; at most ``limit`` listen at a time."""
 
-    def __init__(self, view: View, limit: int) -> None:
-        self._view = view
+    def __init__(self, view: View, limit: int, workers: Workers) -> None:
+        self._view, self._workers = view, workers
         self._limit = limit
         self._n_open = 0
         self._changed = asyncio.Event()
@@ -72,8 +73,12 @@ class Changes:
         self.wake()
 
     async def stream(self, after: int) -> AsyncIterator[str]:
-        """Yield server-sent events: the number of the last change as id whenever it is above ``after``."""
+        """Yield server-sent events: the number of the last change as id whenever it is above ``after``.
+
+        Events ``status`` bear the number of the workers' state: at the begin, and when it changes.
+        """
         self._n_open += 1
+        told = -1
         try:
             yield "retry: 1000\n\n"
             while not self.is_closing:
@@ -81,6 +86,9 @@ class Changes:
                 if last > after:
                     after = last
                     yield f"id: {last}\ndata: {last}\n\n"
+                if self._workers.number != told:
+                    told = self._workers.number
+                    yield f"event: status\ndata: {told}\n\n"
                 try:
                     async with asyncio.timeout(_ALIVE_S):
                         await changed.wait()
@@ -110,6 +118,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/s/{id}/mark", handlers.mark, methods=["POST"]),
         Route("/streams", handlers.streams),
         Route("/stream", handlers.stream),
+        Route("/running", handlers.running),
         Route("/compare", handlers.compare),
         Route("/calibration", handlers.calibration),
         Route("/models", handlers.models),
@@ -239,6 +248,10 @@ class _Handlers:
         before = request.query_params.get("before", "")
         before_us = int(before) if before.isdecimal() and len(before) < 18 else None
         return await self._page(request, name or "Stream", "/streams", self._site.content.stream, name, before_us)
+
+    async def running(self, request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        return await self._page(request, name or "Running", "/", self._site.content.running, name)
 
     async def compare(self, request: Request) -> Response:
         ids = request.query_params.getlist("id")[:8]

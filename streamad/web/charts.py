@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from streamad.pictures.content import Course, Panel, Picture, Scores
+from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores
 from streamad.pictures.facts import MARKS, departure
 from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
@@ -78,20 +78,20 @@ def panel(picture: Picture, one: Panel) -> Html:
             f'<text class="mark" x="{min(max(middle_x, _LEFT + 8), _WIDTH - 12):.1f}" y="{_TOP + 12}" '
             f'text-anchor="middle">{MARKS[segment.direction]}</text>'
         )
-    parts += _axes(picture, frame)
+    parts += _axes(frame, is_timed=picture.is_timed)
     said = "; ".join(f"{departure(segment)} from {segment.start:.0%} to {segment.end:.0%}" for segment in one.segments)
     label = f"{one.name} {one.unit}".strip() + (f": {said}" if said else ": within what is usual")
     return _svg(parts, _HEIGHT, label, css="panel")
 
 
-def _axes(picture: Picture, frame: _Frame) -> list[str]:
+def _axes(frame: _Frame, *, is_timed: bool) -> list[str]:
     parts = []
     ticks = round_ticks(frame.low, frame.high, 4)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    unit = unit_for(frame.right) if picture.is_timed else None
+    unit = unit_for(frame.right) if is_timed else None
     seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "points")
     ticks = round_ticks(0.0, frame.right / seconds, 6)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
@@ -101,6 +101,31 @@ def _axes(picture: Picture, frame: _Frame) -> list[str]:
         last = f" {sign}" if tick == ticks[-1] else ""
         parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
     return parts
+
+
+def unfinished(label: str, at: Course, course: Course, band: tuple[Course, NormalCourse] | None) -> Html:
+    """Return the readings so far of one channel, over the band of normal sequences if there is one.
+
+    ``at`` and ``course`` [m]: seconds since the start, and readings. ``band``: its own seconds, and its courses.
+    """
+    sides = () if band is None else (band[1].lowest, band[1].low, band[1].middle, band[1].high, band[1].highest)
+    finite = np.concatenate([each[np.isfinite(each)] for each in (course, *sides)])
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    ends = [float(each[-1]) for each in (at, *(() if band is None else (band[0],))) if len(each)]
+    frame = _Frame(max(ends, default=1.0), low, high)
+    parts: list[str] = []
+    if band is not None:
+        band_at, normal = band
+        parts.append(_polygon(frame, band_at, normal.lowest, normal.highest, "hull"))
+        parts.append(_polygon(frame, band_at, normal.low, normal.high, "band"))
+        parts.append(f'<polyline class="median" points="{frame.points(band_at, normal.middle)}"/>')
+    parts.append(f'<polyline class="course" points="{frame.points(at, course)}"/>')
+    is_known = np.isfinite(course)
+    if is_known.any():
+        x, y = frame.x(float(at[is_known][-1])), frame.y(float(course[is_known][-1]))
+        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
+    parts += _axes(frame, is_timed=True)
+    return _svg(parts, _HEIGHT, f"{label}: the readings so far", css="panel")
 
 
 def scores(found: Scores) -> Html:
@@ -218,7 +243,7 @@ def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Cours
         stride = max(1, math.ceil(len(at) / _MOST_POINTS))
         points = frame.points(at[::stride], course[::stride])
         parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
-    parts += _axes(first, frame)
+    parts += _axes(frame, is_timed=first.is_timed)
     return _svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 
 

@@ -16,9 +16,9 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self.loop.call_later(REQUEST_S, self._look, None)
+        self.loop.call_later(REQUEST_S, self.look, None)
 
-    def _look(self, seen: Any) -> None:
+    def look(self, seen: Any) -> None:
         """Close the connection if it has asked nothing since the request ``seen``, whose answer is complete."""
         if self.transport.is_closing():
             return
@@ -26,4 +26,4 @@ class Connection(H11Protocol):
         if cycle is seen and (cycle is None or cycle.response_complete):
             self.transport.close()
         else:
-            self.loop.call_later(REQUEST_S, self._look, cycle)
+            self.loop.call_later(REQUEST_S, self.look, cycle)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
 import numpy as np
@@ -22,8 +23,17 @@ from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.store.records import MarkKind
-from streamad.messages import Decision, EndReason, ModelRef, Tail, Window
-from streamad.pictures.content import Courses
+from streamad.messages import (
+    Decision,
+    EndReason,
+    ModelRef,
+    Running,
+    Tail,
+    Window,
+    WorkerStatus,
+    unpacked_curve,
+)
+from streamad.pictures.content import Courses, NormalCourse
 from streamad.pictures.facts import Facts
 from streamad.pictures.html import Html
 from streamad.plant import Plant
@@ -32,9 +42,11 @@ from streamad.web.access import Level, Person
 from streamad.web.pages.layout import Frame
 from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.now import budget_text, now
+from streamad.web.pages.running import Usual, clock_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, Versions, calibration, models
 from streamad.web.view import SeenSequence, View
+from streamad.web.workers import Workers
 
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60
 _BUDGET = 200
@@ -44,15 +56,22 @@ _PAGE = 120
 _JUDGEMENTS = {"false_alarm", "confirmed", "veto", "withdrawn"}
 _SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "streams_refused"}
 _RECENT_US = 86_400_000_000
+_UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
+_SURGE = 40
+_LETTERS_US = 3_600_000_000
+_USUAL = 30
 
 
 class Content:
     """Joins what a page shows. ``troubles`` returns why roles are not read, by role."""
 
-    def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]]) -> None:
-        self._plant, self._view, self._troubles = plant, view, troubles
+    def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]], workers: Workers) -> None:
+        self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
         self._registry = registry_of(plant)
         self._normals = Normals(plant)
+        self._lock = threading.Lock()
+        self._letters: dict[tuple[str, datetime], tuple[int, int | None]] = {}
+        """Of each worker the dead letters it counted last, and when they were seen to grow."""
 
     def reading_troubles(self) -> dict[str, str]:
         """Return why roles are not read, by role."""
@@ -65,16 +84,27 @@ class Content:
         view = self._view
         latest = view.latest(_LANES)
         since_us = min((one.start_us or 0 for one in latest), default=0)
+        number = self._workers.number  # before what it is the number of
+        workers, still_open = self._workers.seen(), self._workers.open()
+        is_kept = self._plant.settings.sinks.status is not None
         return now(
             latest=latest,
             inbox=view.inbox(_INBOX),
             events=view.events(_EVENTS, since_us=0 if not latest else min(since_us, view.begun_us)),
-            troubles=self._banner(),
+            troubles=[*silence(workers), *self._banner(latest)],
             budget=self._budget(latest[:_BUDGET]),
+            still_open=still_open,
+            running=section(workers, still_open, number, is_kept=is_kept),
         )
 
-    def _banner(self) -> list[tuple[str, str]]:
-        lines = [(f"{role} are not read", why) for role, why in self._troubles().items()]
+    def _banner(self, latest: Sequence[SeenSequence]) -> list[tuple[str, str]]:
+        lines = [(_UNREAD.get(role, f"{role} are not read"), why) for role, why in self._troubles().items()]
+        n_unscorable = sum(one.decision == "unscorable" for one in latest[:_SURGE])
+        if n_unscorable * 4 >= _SURGE:
+            why = f"{n_unscorable} of the last {_SURGE} sequences could not be judged: open one of them, it says why"
+            lines.append(("many are not judged", why))
+        if (letters := self._dead_letters()) is not None:
+            lines.append(letters)
         if self._view.set_aside is not None:
             lines.append(
                 (
@@ -91,6 +121,58 @@ class Content:
                     seen.add(event.kind)
                     lines.append((event.kind.replace("_", " "), event.message))
         return lines
+
+    def _dead_letters(self) -> tuple[str, str] | None:
+        """Return the banner's line about records that could not be read lately."""
+        by_worker = {
+            (one.status.instance, one.status.started_at): one.status.dead_letters
+            for one in self._workers.seen()
+            if one.is_live
+        }
+        with self._lock:
+            now_us = self._plant.clock.monotonic_us()
+            for key, n in by_worker.items():
+                before, _ = self._letters.get(key, (n, None))
+                if key not in self._letters or n > before:
+                    self._letters[key] = n, now_us if key in self._letters else None
+            self._letters = {key: kept for key, kept in self._letters.items() if key in by_worker}
+            recent = [n for n, at in self._letters.values() if at is not None and now_us - at < _LETTERS_US]
+        if not recent:
+            return None
+        place = "sinks.dead_letters holds them" if self._plant.settings.sinks.dead_letters else "set sinks.dead_letters"
+        return "records are unreadable", f"{sum(recent):,} so far, more within the last hour: {place}, with the reasons"
+
+    def running(self, frame: Frame, name: str) -> list[Html]:
+        """Return the content of the page of what runs in one stream."""
+        number = self._workers.number
+        found, values = self._workers.running(name), None
+        usual: Usual | str = ""
+        if found is not None:
+            with suppress(ValueError):
+                values = unpacked_curve(found[0])
+            usual = self._usual(*found)
+        settings = self._plant.settings
+        is_written = settings.display.open and settings.sinks.status is not None
+        return running(name, found, values, usual, number, is_written=is_written)
+
+    def _usual(self, message: Running, status: WorkerStatus) -> Usual | str:
+        """Return the band of the model in service on the clock of an open sequence, or why there is none."""
+        if not status.models:
+            return "there is no model yet"
+        normal = self._normals.of_model(status.models[-1], self._plant.settings.alerts.false_alarm_rate)
+        if normal.envelope is None:
+            return normal.missing or "the model has none"
+        if list(normal.channels) != message.channels:
+            return "the model has other channels"
+        size = self._view.usual_size(message.stream, _USUAL)
+        placed = clock_of(message, self._plant.settings.window, size)
+        if isinstance(placed, str):
+            return placed
+        band = normal.envelope.clock_band()
+        sides = (band.low, band.middle, band.high, band.lowest, band.highest)
+        courses = tuple(NormalCourse(*(side[index] for side in sides)) for index in range(len(message.channels)))
+        step_s, note = placed
+        return Usual(np.arange(band.low.shape[1], dtype=np.float64) * step_s, courses, note)
 
     def _budget(self, latest: Sequence[SeenSequence]) -> str:
         judged = [one for one in latest if one.p_value is not None]

@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from streamad.commands.shared.outputs import place_of, subscription_of
 from streamad.errors import OutputError, StreamadError
 from streamad.learn.feedback.exchange import exchange_urls, subscription_to
-from streamad.messages import Alert, Attribution, Event, Feedback, Message, Role, Verdict, Window, message_type
+from streamad.messages import (
+    Alert,
+    Attribution,
+    Event,
+    Feedback,
+    Message,
+    Role,
+    Running,
+    Verdict,
+    Window,
+    WorkerStatus,
+    message_type,
+)
 from streamad.plant import Plant
-from streamad.ports import Subscription
+from streamad.ports import StoredMessage, Subscription
+from streamad.settings.places import file_path
+from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
-from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted
+from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
 from streamad.web.view import View
+from streamad.web.workers import Workers
 
 _RETRY_S = 5.0
 _TRIM_S = 60.0
+_LOOK_S = 1.0
+_MOST_FILES = 1_000
+_MOST_FILE_BYTES = 8 << 20
 _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "verdicts": (Verdict,),
     "alerts": (Alert, Verdict),
@@ -28,16 +50,19 @@ _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "events": (Event,),
     "feedback": (Feedback,),
 }
+_OF_STATUS: tuple[type[Message], ...] = (WorkerStatus, Running)
 
 
 class Reading:
     """Follows the outputs until it is cancelled; what cannot be read is a trouble on the page, and is tried again.
 
-    ``on_change`` is called after each commit of the view. Law: a message is done only after its commit.
+    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. Law: a message is done
+    only after its commit. The status of workers is no part of the view: it is read anew at every start.
     """
 
-    def __init__(self, plant: Plant, view: View, on_change: Callable[[], None]) -> None:
+    def __init__(self, plant: Plant, view: View, on_change: Callable[[], None], workers: Workers | None = None) -> None:
         self._plant, self._view, self._on_change = plant, view, on_change
+        self.workers = workers if workers is not None else Workers(plant.clock)
         self._group = f"streamad.{plant.settings.name}.web.{view.view_id}"
         self.troubles: dict[str, str] = {}
         """Why a role is not read, by role; empty if all is well."""
@@ -56,11 +81,17 @@ class Reading:
             for role in self.roles:
                 tasks.create_task(self._follow(role))
             tasks.create_task(self._trim())
+            tasks.create_task(self._look())
+            if (url := self._plant.settings.sinks.status) is not None:
+                folder = file_path(url)
+                reading = self._read_status if folder is None else self._watch(self._plant.base_dir / folder)
+                if folder is not None or place_of(self._plant, "status") is not None:
+                    tasks.create_task(self._follow("status", reading))
 
-    async def _follow(self, role: Role) -> None:
+    async def _follow(self, role: Role, reading: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         while True:
             try:
-                await self._read(role)
+                await (self._read(role) if reading is None else reading())
             except StreamadError as error:
                 if role not in self.troubles:
                     get_logger().warning("the page does not read", role=role, why=str(error))
@@ -76,9 +107,7 @@ class Reading:
 
     async def _read(self, role: Role) -> None:
         kinds = {message_type(kind): kind for kind in _KINDS[role]}
-        subscription = self._subscription(role)
-        received = subscription.messages()
-        try:
+        async with _received(self._subscription(role)) as received:
             async for stored in received:
                 message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
                 if message is not None:
@@ -88,10 +117,50 @@ class Reading:
                     continue
                 await self._put(message)
                 self.troubles.pop(role, None)
-        finally:
-            if isinstance(received, AsyncGenerator):
-                await received.aclose()
-            await subscription.close()
+
+    async def _read_status(self) -> None:
+        """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
+        async with _received(subscription_of(self._plant, "status", {"start": "earliest"})) as received:
+            async for stored in received:
+                message = None if stored.problem is not None else _status_in(stored.value)
+                if message is None:
+                    self._n_skipped += 1
+                    continue
+                self.workers.take(message)
+                self._heard()
+
+    def _watch(self, folder: Path) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def watch() -> None:
+            known: dict[Path, tuple[int, ...]] = {}
+            names: dict[Path, str] = {}
+            while True:
+                try:
+                    there = await asyncio.to_thread(_status_files, folder)
+                    for path in names.keys() - there.keys():
+                        self.workers.forget(names.pop(path))
+                    for path, stamp in there.items():
+                        if known.get(path) != stamp and (found := await asyncio.to_thread(_messages_in, path)):
+                            names[path] = found[0].instance
+                            self.workers.replace(found[0].instance, found)
+                            self._heard()
+                except OSError as error:
+                    raise OutputError(f"{folder} cannot be read: {error.strerror or error}") from error
+                known = there
+                self.troubles.pop("status", None)
+                await asyncio.sleep(_LOOK_S)
+
+        return watch
+
+    def _heard(self) -> None:
+        self.troubles.pop("status", None)
+        self._on_change()
+
+    async def _look(self) -> None:
+        """Notice workers that fall silent."""
+        while True:
+            if self.workers.look():
+                self._on_change()
+            await asyncio.sleep(_LOOK_S)
 
     def _latest_us(self) -> int:
         """Return the latest time that a mark may have, as for the monitor."""
@@ -130,6 +199,48 @@ def _decoded(value: bytes, kinds: dict[str, type[Message]], role: Role) -> Messa
         return None if kind is None else decode_json(value, kind)
     except msgspec.DecodeError:
         return None
+
+
+@asynccontextmanager
+async def _received(subscription: Subscription) -> AsyncIterator[AsyncIterator[StoredMessage]]:
+    """Yield the messages of ``subscription``, which is closed in the end."""
+    received = subscription.messages()
+    try:
+        yield received
+    finally:
+        if isinstance(received, AsyncGenerator):
+            await received.aclose()
+        await subscription.close()
+
+
+def _status_in(value: bytes) -> WorkerStatus | Running | None:
+    """Return the message about what runs, None if it is none."""
+    message = _decoded(value, {message_type(kind): kind for kind in _OF_STATUS}, "status")
+    return accepted_status(message) if isinstance(message, WorkerStatus | Running) else None
+
+
+def _status_files(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """Return the files of workers with what tells one state of a file from another. Raises OSError."""
+    found: dict[Path, tuple[int, ...]] = {}
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):
+                    stat = entry.stat(follow_symlinks=False)
+                    found[Path(entry.path)] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if len(found) >= _MOST_FILES:
+                break
+    return found
+
+
+def _messages_in(path: Path) -> list[WorkerStatus | Running]:
+    """Return the messages of one worker's file; none if it is gone or is no such file."""
+    try:
+        content = read_regular(path, most_bytes=_MOST_FILE_BYTES, follows_links=False)
+    except OSError:
+        return []
+    found = [message for line in content.splitlines() if (message := _status_in(line)) is not None]
+    return found if found and isinstance(found[0], WorkerStatus) else []
 
 
 class _Head(msgspec.Struct):

@@ -20,6 +20,7 @@ from streamad.web.app import Changes, Site, application
 from streamad.web.content import Content
 from streamad.web.reading import Reading
 from streamad.web.view import View
+from streamad.web.workers import Workers
 
 _LEVELS = {"viewer": Level.VIEWER, "operator": Level.OPERATOR, "engineer": Level.ENGINEER}
 _CLOSE_S = 3
@@ -67,9 +68,10 @@ class Page:
         from streamad.web.connections import Connection  # noqa: PLC0415
 
         view, web = self._view, self._web
-        changes = Changes(view, web.max_browsers)
-        reading = Reading(self._plant, view, changes.wake)
-        content = Content(self._plant, view, lambda: reading.troubles)
+        workers = Workers(self._plant.clock)
+        changes = Changes(view, web.max_browsers, workers)
+        reading = Reading(self._plant, view, changes.wake, workers)
+        content = Content(self._plant, view, lambda: reading.troubles, workers)
 
         @asynccontextmanager
         async def lifespan(_: Any) -> AsyncIterator[None]:

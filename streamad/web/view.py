@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sqlite3
+import statistics
 import threading
 import time
 import zlib
@@ -312,6 +313,15 @@ class View:
         return {
             name: Moments(msgspec.json.decode(means), msgspec.json.decode(spreads)) for name, means, spreads in rows
         }
+
+    def usual_size(self, stream: str, limit: int) -> tuple[float, float] | None:
+        """Return the median number of samples and of seconds of the last normal sequences of a stream."""
+        where = "stream = ? AND decision = 'normal' AND n_samples > 1 AND start_us IS NOT NULL"
+        query = f"SELECT n_samples, end_us - start_us FROM sequences WHERE {where} ORDER BY end_us DESC LIMIT ?"
+        rows = self._reader().execute(query, (stream, limit)).fetchall()
+        if not rows:
+            return None
+        return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1e6
 
     def changes(self, after: int, limit: int) -> list[SeenSequence]:
         """Return what changed after the number ``after``, in order, at most ``limit`` sequences."""

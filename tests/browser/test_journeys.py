@@ -141,3 +141,37 @@ def test_two_pages_show_the_same_and_a_mark_made_on_one_appears_on_the_other(
         second.assert_clean()
         first.context.close()
         second.context.close()
+
+
+def test_an_open_sequence_is_seen_over_the_band_while_it_runs(browser: Browser, judged: Path, tmp_path: Path) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    config = yaml.safe_load((folder / "plant.yaml").read_text())
+    config |= {"source": FOLLOWED, "display": {"open": True, "status_interval": "1s", "windows": "all"}}
+    config["sinks"] |= {"status": "status"}
+    (folder / "plant.yaml").write_text(yaml.safe_dump(config))
+    recorded = (folder / "recordings" / "day.jsonl").read_text().splitlines(keepends=True)
+    (folder / "checkpoint").rename(tmp_path / "checkpoint")
+    whole = json.loads(recorded[0])
+    name, n = whole["sequence"], len(whole["times"]) // 2
+    begin = {key: value for key, value in whole.items() if key != "end"}
+    begin |= {"times": whole["times"][:n], "values": whole["values"][:n]}
+    rest = whole | {"times": whole["times"][n:], "values": whole["values"][n:], "end": True}
+    with started("run", "--web", "--quiet", cwd=folder) as process:
+        visitor = Visitor(browser, link_of(process))
+        page = visitor.page
+        with (folder / "live.jsonl").open("a") as file:
+            file.write(json.dumps(begin) + "\n")
+        page.get_by_text("1 open sequence").click()
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("main")).to_contain_text(f"{name}: {n} samples so far")
+        expect(page.locator("svg.panel .band").first).to_be_visible()
+        with (folder / "live.jsonl").open("a") as file:
+            file.write(json.dumps(rest) + "\n")
+        expect(page.locator("main")).to_contain_text("No worker tells of an open sequence")
+        visitor.assert_clean()
+        process.kill()  # no last status
+        visitor.context.close()
+    with served(folder) as link:
+        again = Visitor(browser, link)
+        expect(again.page.get_by_role("alert")).to_contain_text("is silent")
+        again.context.close()

@@ -41,7 +41,7 @@ def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any]) -> Subscri
     Raises PluginError, ConfigError, SourceError.
     """
     settings = plant.settings
-    scheme, rest, in_url = split_url(sink_urls(settings)[role])
+    scheme, rest, in_url = split_url(_urls(plant)[role])
     taken = load("subscriptions", scheme).options_model.model_fields
     of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
     shared = {name: value for name, value in of_sink.items() if name in taken}
@@ -50,10 +50,16 @@ def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any]) -> Subscri
 
 def place_of(plant: Plant, role: Role) -> str | None:
     """Return where the messages of ``role`` lie, for people; None if nothing can be read: no sink, or a terminal."""
-    url = sink_urls(plant.settings).get(role)
+    url = _urls(plant).get(role)
     if url is None or split_url(url)[0] not in available("subscriptions"):
         return None
     return printed(url.partition("?")[0])
+
+
+def _urls(plant: Plant) -> dict[Role, str]:
+    """Return the URL of each role that has a sink, that of the status among them."""
+    status = plant.settings.sinks.status
+    return {**sink_urls(plant.settings), **({} if status is None else {"status": status})}
 
 
 def is_there(plant: Plant, role: Role) -> bool:

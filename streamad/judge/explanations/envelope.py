@@ -104,6 +104,11 @@ class Envelope:
             phase[:, channel] = _levels(_stretched_courses(courses, lengths, length), phase_n)
         return cls(clock, clock_n, phase, phase_n)
 
+    def clock_band(self) -> Band:
+        """Return the band on the sequence's own clock, of the points that enough of the training windows reach."""
+        n_points = int((self.clock_n >= max(1.0, _MIN_SHARE * int(self.clock_n.max()))).sum())
+        return _band(self.clock[:, :, :n_points].astype(np.float64))
+
     def band(self, length: int) -> Band:
         """Return the band for a window of ``length`` samples.
 

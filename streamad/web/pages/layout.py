@@ -18,7 +18,7 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _PLACES = (("/", "Now"), ("/streams", "Streams"), ("/calibration", "Calibration"), ("/models", "Models"))
-SIGNS: Final = {"anomalous": "▲", "normal": "●", "unscorable": "▨", "learning": "○"}
+SIGNS: Final = {"anomalous": "▲", "normal": "●", "unscorable": "▨", "learning": "○", "open": "┄"}
 WORDS: Final = {
     "anomalous": "alert",
     "normal": "normal",

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from streamad.judge.evaluation import alerts_by_chance
+from streamad.messages import OpenSequence
 from streamad.pictures.html import Html, element
+from streamad.types import to_us
 from streamad.web.pages.layout import (
     SIGNS,
     count,
@@ -34,15 +36,17 @@ def now(
     events: Sequence[SeenEvent],
     troubles: Sequence[tuple[str, str]],
     budget: str,
+    still_open: Sequence[OpenSequence] = (),
+    running: Sequence[Html] = (),
 ) -> list[Html]:
-    """Return the content: banner, budget, swimlanes, inbox."""
+    """Return the content: banner, budget, swimlanes, inbox, what runs, events."""
     parts = [element("h1", "Now"), notices(troubles)]
     if not latest:
         parts.append(element("p", "No sequence has been judged yet. This page fills by itself as soon as one is."))
-        return parts
+        return [*parts, *running]
     parts.append(element("p", budget, class_="budget"))
-    parts += [element("h2", "Lines"), swimlanes(latest, events), _legend()]
-    parts += [element("h2", "Alerts"), _inbox(inbox)]
+    parts += [element("h2", "Lines"), swimlanes(latest, events, still_open), _legend()]
+    parts += [element("h2", "Alerts"), _inbox(inbox), *running]
     if events:
         parts += [element("h2", "Events"), _events(events[:12])]
     return parts
@@ -82,8 +86,13 @@ def _p(p_value: float | None) -> str:
     return "" if p_value is None else f"{p_value:.2g}"
 
 
-def swimlanes(sequences: Sequence[SeenSequence], events: Sequence[SeenEvent]) -> Html:
-    """Return a lane for each stream and a bar for each sequence from its start to its end; events cross all lanes."""
+def swimlanes(
+    sequences: Sequence[SeenSequence], events: Sequence[SeenEvent], still_open: Sequence[OpenSequence] = ()
+) -> Html:
+    """Return a lane for each stream and a bar for each sequence from its start to its end; events cross all lanes.
+
+    Open sequences reach to the right edge.
+    """
     timed = [one for one in sequences if one.end_us is not None and one.start_us is not None]
     names = sorted({one.stream for one in timed})[:_MOST_LANES]
     if not timed:
@@ -91,6 +100,9 @@ def swimlanes(sequences: Sequence[SeenSequence], events: Sequence[SeenEvent]) ->
     lanes = {name: number for number, name in enumerate(names)}
     first = min(one.start_us or 0 for one in timed)
     last = max(one.end_us or 0 for one in timed)
+    begun = [(one, to_us(one.start_time)) for one in still_open if one.stream in lanes]
+    begun = [(one, at) for one, at in begun if at <= last + max(1, last - first)]  # others have a wrong clock
+    last = max([last, *(at for _, at in begun)])
     span = max(1, last - first)
     height = len(names) * _LANE + 22
 
@@ -113,6 +125,16 @@ def swimlanes(sequences: Sequence[SeenSequence], events: Sequence[SeenEvent]) ->
     for one in sorted(timed, key=lambda each: each.is_alert):
         if one.stream in lanes:
             parts.append(_bar(one, x(one.start_us or 0), x(one.end_us or 0), lanes[one.stream] * _LANE))
+    for each, at_us in begun:
+        left = x(max(at_us, first))
+        width = max(_WIDTH - 8 - left, 1.2)
+        box = f'x="{left:.1f}" y="{lanes[each.stream] * _LANE + 10}" width="{width:.1f}" height="8"'
+        said = f"{each.stream} {each.sequence}: running"
+        link = element(
+            "a", element("title", said), Html(f'<rect class="bar open" {box}/>'),
+            href=f"/running?name={quote(each.stream, safe='')}", aria_label=said,
+        )  # fmt: skip
+        parts.append(link)
     for share in (0.0, 0.5, 1.0):
         anchor = {0.0: "start", 0.5: "middle", 1.0: "end"}[share]
         label = when(first + round(share * span), seconds=span < 86_400_000_000 * 2)
@@ -142,6 +164,7 @@ def _legend() -> Html:
         ("normal", "normal"),
         ("unscorable", "could not be judged"),
         ("learning", "learning"),
+        ("open", "running"),
     )
     items = [element("span", f"{SIGNS[kind]} {word}", class_=f"decision {kind}") for kind, word in said]
     return element("p", *items, class_="legend")

@@ -3,6 +3,7 @@ const live = () => document.getElementById("live");
 const connection = document.getElementById("connection");
 let source = null;
 let timer = 0;
+let due = 0;
 
 async function renew() {
   timer = 0;
@@ -35,7 +36,10 @@ function path(element, within) {
 }
 
 function later(ms) {
-  if (!timer) timer = setTimeout(renew, ms);
+  if (timer && due <= Date.now() + ms) return;
+  clearTimeout(timer);
+  due = Date.now() + ms;
+  timer = setTimeout(renew, ms);
 }
 
 function listen() {
@@ -45,6 +49,10 @@ function listen() {
   source.onmessage = (event) => {
     if (Number(event.data) > Number(live().dataset.change)) later(300);
   };
+  source.addEventListener("status", (event) => {
+    const shown = live().querySelector("[data-status]");
+    if (shown && shown.dataset.status !== event.data) later(5000);
+  });
   source.onerror = () => {
     connection.textContent = "not connected, trying again";
     if (source.readyState === EventSource.CLOSED) {

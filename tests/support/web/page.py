@@ -18,6 +18,7 @@ from streamad.web.access import Access, Level, Person, known_hosts
 from streamad.web.app import Changes, Site, application
 from streamad.web.content import Content
 from streamad.web.view import View
+from streamad.web.workers import Workers
 
 SECRET = "s" * 32
 HOST = "127.0.0.1:8484"
@@ -51,7 +52,8 @@ class PageUnderTest:
         self.view = View(folder / "view.sqlite3", keep_us=web.keep, max_bytes=web.max_bytes)
         self.view.put(messages)
         self.troubles: dict[str, str] = {}
-        self.changes = Changes(self.view, web.max_browsers)
+        self.workers = Workers(self.plant.clock)
+        self.changes = Changes(self.view, web.max_browsers, self.workers)
         access = Access(
             secret=SECRET,
             hosts=known_hosts(web.host, 8484, web.hosts),
@@ -59,7 +61,7 @@ class PageUnderTest:
             machines={"m" * 24: Person("robot", Level.VIEWER)},
             proxy=web.auth.proxy,
         )
-        content = Content(self.plant, self.view, lambda: self.troubles)
+        content = Content(self.plant, self.view, lambda: self.troubles, self.workers)
         self.application = application(Site(self.plant, self.view, access, self.changes, content), _no_lifespan)
 
     def stranger(self, address: str = "127.0.0.1", **headers: str) -> TestClient:

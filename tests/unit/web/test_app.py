@@ -326,6 +326,7 @@ async def test_a_page_hears_of_every_change_and_the_one_too_many_gets_a_sentence
     assert await anext(stream) == "retry: 1000\n\n"
     first = page.view.last_change
     assert await anext(stream) == f"id: {first}\ndata: {first}\n\n"
+    assert await anext(stream) == "event: status\ndata: 0\n\n"
     answer = page.browser().get("/changes")
     assert (answer.status_code, "web.max_browsers" in answer.text) == (503, True)
     page.view.put([verdict(2)])

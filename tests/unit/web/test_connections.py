@@ -39,10 +39,10 @@ async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) 
     connection.loop, connection.cycle = loop, cycle
     transport = {"is_closing": lambda _: False, "close": lambda _: closed.append(1)}
     connection.transport = type("Transport", (), transport)()
-    connection._look(cycle)
+    connection.look(cycle)
     assert not closed
     cycle.response_complete = True
-    connection._look(cycle)
+    connection.look(cycle)
     assert closed
 
 

@@ -45,7 +45,11 @@ class Normals:
         """Return what the version that judged knows; never raises StreamadError."""
         if facts.model is None:
             return Normal(missing="no model judged it: there is no normal band and no score")
-        key = facts.model, facts.rate
+        return self.of_model(facts.model, facts.rate)
+
+    def of_model(self, model: ModelRef, rate: float | None) -> Normal:
+        """Return what a version knows; never raises StreamadError."""
+        key = model, rate
         if key not in self._found:
             self._found[key] = self._read(*key)
         return self._found[key]

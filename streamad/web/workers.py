@@ -1,0 +1,175 @@
+"""What runs: the latest status of each worker, and the readings so far of open sequences. Kept in memory only.
+
+Law: a worker that writes is never called silent, and one that is gone is called silent soon, whatever its clock says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamad.messages import OpenSequence, Running, WorkerStatus
+from streamad.ports import Clock
+from streamad.types import to_us
+
+_MISSED = 3
+"""So many intervals without a status are silence."""
+_LATE_S = 2.0
+_INTERVAL_S = (1.0, 3_600.0)
+_FORGOTTEN_S = 86_400.0
+_MOST_WORKERS = 1_000
+_MOST_ENDED = 5
+_MOST_CURVES = 4_000
+_MOST_CURVES_CHARACTERS = 32_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as its last status says it, and how long ago that was written."""
+
+    status: WorkerStatus
+    silent_s: float
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether it should have written long ago."""
+        low, high = _INTERVAL_S
+        interval_s = min(max(self.status.interval_s, low), high)
+        return not self.status.stopped and self.silent_s > _MISSED * interval_s + _LATE_S
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether it runs, as far as one can tell."""
+        return not self.status.stopped and not self.is_silent
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The last status of a worker, read at ``at_us`` of this machine's monotonic clock, ``age_us`` old by then."""
+
+    status: WorkerStatus
+    at_us: int
+    age_us: int
+
+
+class Workers:
+    """The workers that the role ``status`` names; one thread takes messages, any number look.
+
+    A status that comes in its time counts from then on by this machine's clock. Only of one read at once, as at the
+    start, does its date say how old it is.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._heard: dict[str, _Heard] = {}
+        self._curves: dict[tuple[str, str], Running] = {}  # the one heard last is the last
+        self._n_characters = 0
+        self._shown: tuple[object, ...] = ()
+        self.number = 0
+        """Grows with everything that a page would show differently."""
+
+    def take(self, message: WorkerStatus | Running) -> None:
+        """Take up a message."""
+        with self._lock:
+            if isinstance(message, Running):
+                self._take_curve(message)
+            else:
+                self._take_status(message)
+            self.number += 1
+
+    def replace(self, instance: str, messages: Iterable[WorkerStatus | Running]) -> None:
+        """Take up all that is there of a worker; other readings of it are gone."""
+        with self._lock:
+            self._drop_all(instance)
+        for message in messages:
+            if message.instance == instance:
+                self.take(message)
+
+    def forget(self, instance: str) -> None:
+        """Forget a worker whose status was removed."""
+        with self._lock:
+            self._forget(instance)
+            self.number += 1
+
+    def _take_status(self, status: WorkerStatus) -> None:
+        now_us = self._clock.monotonic_us()
+        known = self._heard.pop(status.instance, None)
+        age_us = max(0, self._clock.now_us() - to_us(status.created_at))
+        if known is not None:
+            waited_us = now_us - known.at_us
+            between_us = to_us(status.created_at) - to_us(known.status.created_at)
+            if between_us <= 0:  # its clock was set back, or it is another process
+                between_us = round(min(max(status.interval_s, _INTERVAL_S[0]), _INTERVAL_S[1]) * 1e6)
+            if 2 * waited_us >= between_us:  # it came in its time, so it is no old one
+                age_us = 0
+        self._heard[status.instance] = _Heard(status, now_us, age_us)
+        while len(self._heard) > _MOST_WORKERS:
+            self._forget(next(iter(self._heard)))
+
+    def _take_curve(self, curve: Running) -> None:
+        key = curve.instance, curve.stream
+        self._drop(key)
+        self._curves[key] = curve
+        self._n_characters += len(curve.values)
+        while len(self._curves) > _MOST_CURVES or self._n_characters > _MOST_CURVES_CHARACTERS:
+            self._drop(next(iter(self._curves)))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        curve = self._curves.pop(key, None)
+        self._n_characters -= 0 if curve is None else len(curve.values)
+
+    def _drop_all(self, instance: str) -> None:
+        for key in [key for key in self._curves if key[0] == instance]:
+            self._drop(key)
+
+    def _forget(self, instance: str) -> None:
+        self._heard.pop(instance, None)
+        self._drop_all(instance)
+
+    def look(self) -> bool:
+        """Return whether a worker has fallen silent, or was forgotten, since the last look."""
+        with self._lock:
+            workers = self._workers()
+            is_any_live = any(each.is_live for each in workers)
+            for each in workers:
+                is_over = each.status.stopped or each.silent_s > _FORGOTTEN_S
+                if is_over and is_any_live:  # else the last ones say since when nothing runs
+                    self._forget(each.status.instance)
+            shown = tuple((each.status.instance, each.is_silent) for each in self._workers())
+            has_changed = shown != self._shown
+            self._shown = shown
+            self.number += has_changed
+        return has_changed
+
+    def _workers(self) -> list[Worker]:
+        now_us = self._clock.monotonic_us()
+        return [Worker(each.status, (now_us - each.at_us + each.age_us) / 1e6) for each in self._heard.values()]
+
+    def seen(self) -> list[Worker]:
+        """Return the workers that run or should run, by name; if there are none, those that were heard last."""
+        with self._lock:
+            workers = self._workers()
+        expected = [each for each in workers if each.is_live or (each.is_silent and each.silent_s <= _FORGOTTEN_S)]
+        if expected:
+            return sorted(expected, key=lambda each: each.status.instance)
+        return sorted(workers, key=lambda each: each.silent_s)[:_MOST_ENDED]
+
+    def open(self) -> list[OpenSequence]:
+        """Return what the workers that run have open, those that began last first."""
+        found = [one for worker in self.seen() if worker.is_live for one in worker.status.open]
+        return sorted(found, key=lambda one: one.start_time, reverse=True)
+
+    def running(self, stream: str) -> tuple[Running, WorkerStatus] | None:
+        """Return the readings so far of a stream's open sequence, and the status that names it; None without both."""
+        live = {each.status.instance: each.status for each in self.seen() if each.is_live}
+        with self._lock:
+            curves = [each for each in reversed(self._curves.values()) if each.stream == stream]
+        for curve in curves:
+            status = live.get(curve.instance)
+            if status is not None and any(
+                (one.stream, one.sequence) == (stream, curve.sequence) for one in status.open
+            ):
+                return curve, status
+        return None
