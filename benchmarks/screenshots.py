@@ -58,6 +58,9 @@ def take(link: str, out: Path) -> None:
         links = page.eval_on_selector_all("table a[href^='/s/']", "all => all.map(one => one.getAttribute('href'))")
         page.evaluate("document.querySelectorAll('tbody tr').forEach((row, i) => { if (i >= 8) row.remove(); })")
         save(page, out / "web_now.png", height=620)
+        if (running := page.locator("a[href^='/running']")).count():  # while a run goes on, with display.open
+            page.goto(base + str(running.first.get_attribute("href")))
+            save(page, out / "web_running.png", height=800)
         page.goto(base + links[3])
         save(page, out / "web_sequence.png", height=1750)
         page.goto(f"{base}/compare?id={links[0][3:]}&id={links[1][3:]}&id={links[2][3:]}")

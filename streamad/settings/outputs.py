@@ -40,4 +40,4 @@ class DisplaySettings(ConfigSection):
     status_interval: Duration = Field(default=10_000_000, ge=1_000_000, le=3_600_000_000)
     """How often a worker writes its status."""
     open: bool = False
-    """Whether the readings so far of open sequences are written with the status, at most every 10 s."""
+    """Whether the readings so far of open sequences are written with the status."""

@@ -103,7 +103,7 @@ class Reading:
         if role == "feedback":
             return subscription_to(self._plant, "feedback", group=self._group, start="earliest")
         wanted = {"group": self._group, "start": "earliest"}
-        return subscription_of(self._plant, role, wanted)
+        return subscription_of(self._plant, role, wanted, is_patient=True)
 
     async def _read(self, role: Role) -> None:
         kinds = {message_type(kind): kind for kind in _KINDS[role]}

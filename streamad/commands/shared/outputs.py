@@ -35,9 +35,10 @@ class _Head(msgspec.Struct):
     verdict_id: str | None = None
 
 
-def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any]) -> Subscription:
+def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any], *, is_patient: bool = False) -> Subscription:
     """Connect to the sink of ``role`` with those of its options that a subscription has, and the ``wanted`` ones.
 
+    ``is_patient``: a file that is not there yet is waited for without a warning.
     Raises PluginError, ConfigError, SourceError.
     """
     settings = plant.settings
@@ -45,6 +46,8 @@ def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any]) -> Subscri
     taken = load("subscriptions", scheme).options_model.model_fields
     of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
     shared = {name: value for name, value in of_sink.items() if name in taken}
+    if is_patient and "warn_missing" in taken:
+        shared["warn_missing"] = False
     return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, plant.context, f"sinks.{role}")
 
 

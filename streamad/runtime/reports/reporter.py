@@ -20,7 +20,6 @@ from streamad.types import from_us
 
 _WRITE_S = 30.0
 _LAST_S = 2.0
-_CURVES_US = 10_000_000
 _MOST_CURVES_BYTES = 4_000_000
 _AT_ONCE = 8
 """So many curves are taken before other tasks get a turn."""
@@ -43,8 +42,6 @@ class Reporter:
         self._place = place or status_place(plant)
         self._instance = worker_name(plant.settings)
         self._started_us = plant.clock.now_us()
-        self._curves: list[Running] = []
-        self._curves_us: int | None = None
         self._is_warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -115,13 +112,10 @@ class Reporter:
         )
 
     async def _curves_of(self, found: Sequence[Open]) -> Sequence[Running]:
-        """Return the readings so far, of each stream's newest open sequence; taken anew after 10 s."""
+        """Return the readings so far, of each stream's newest open sequence."""
         settings, clock = self._plant.settings, self._plant.clock
         if not settings.display.open or not found:
             return []
-        now_us = clock.monotonic_us()
-        if self._curves_us is not None and now_us - self._curves_us < _CURVES_US:
-            return self._curves
         curves: list[Running] = []
         n_bytes = 0
         for number, one in enumerate(newest_of_each(found)):
@@ -132,7 +126,6 @@ class Reporter:
                 if n_bytes > _MOST_CURVES_BYTES:
                     break
                 curves.append(curve)
-        self._curves, self._curves_us = curves, now_us
         return curves
 
 

@@ -18,6 +18,7 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _PLACES = (("/", "Now"), ("/streams", "Streams"), ("/calibration", "Calibration"), ("/models", "Models"))
+_SHORT = 28
 SIGNS: Final = {"anomalous": "▲", "normal": "●", "unscorable": "▨", "learning": "○", "open": "┄"}
 WORDS: Final = {
     "anomalous": "alert",
@@ -97,12 +98,17 @@ def iso(at: datetime) -> str:
 
 def link_to(one: SeenSequence, *content: str) -> Html:
     """Return a link to the page of a sequence."""
-    return element("a", *(content or (one.sequence,)), href=f"/s/{quote(one.id)}")
+    return element("a", *(content or (one.sequence,)), href=f"/s/{quote(one.id)}", class_=_width(one.sequence))
 
 
 def stream_link(stream: str) -> Html:
     """Return a link to the page of a stream."""
-    return element("a", stream, href=f"/stream?name={quote(stream, safe='')}")
+    return element("a", stream, href=f"/stream?name={quote(stream, safe='')}", class_=_width(stream))
+
+
+def _width(name: str) -> str:
+    """Return the class of a name: a short one stays on one line."""
+    return "short" if len(name) <= _SHORT else "long"
 
 
 def decision_of(one: SeenSequence) -> Html:

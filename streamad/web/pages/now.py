@@ -100,7 +100,12 @@ def swimlanes(
     lanes = {name: number for number, name in enumerate(names)}
     first = min(one.start_us or 0 for one in timed)
     last = max(one.end_us or 0 for one in timed)
-    begun = [(one, to_us(one.start_time)) for one in still_open if one.stream in lanes]
+    judged = {(one.stream, one.sequence) for one in timed}  # a status may be older than a verdict
+    begun = [
+        (one, to_us(one.start_time))
+        for one in still_open
+        if one.stream in lanes and (one.stream, one.sequence) not in judged
+    ]
     begun = [(one, at) for one, at in begun if at <= last + max(1, last - first)]  # others have a wrong clock
     last = max([last, *(at for _, at in begun)])
     span = max(1, last - first)

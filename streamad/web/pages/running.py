@@ -24,7 +24,7 @@ _WORKERS = ("worker", "state", "started (UTC)", "reads", "waiting", "records", "
 
 def section(workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int, *, is_kept: bool) -> list[Html]:
     """Return the section Running of the page Now, if the plant keeps a status. ``number``: of the workers' state."""
-    mark = element("div", data_status=str(number))
+    mark = element("div", data_status=str(number), data_every="5000")
     if not is_kept:
         return []
     parts = [mark, element("h2", "Running")]
@@ -77,7 +77,7 @@ def _row(worker: Worker) -> tuple[str, ...]:
         state,
         when(to_us(status.started_at)),
         count(status.partitions, "partition"),
-        "unknown" if status.lag is None else count(status.lag, "record"),
+        "" if status.lag is None else count(status.lag, "record"),
         f"{status.records:,}",
         f"{sum(status.verdicts.values()):,}, {count(status.alerts, 'alert')}",
         latency,
@@ -139,7 +139,7 @@ def running(
 ) -> list[Html]:  # fmt: skip
     """Return the content. ``values`` float32 [C, m] of ``found``; ``usual`` is the band, or why there is none."""
     parts = [
-        element("div", data_status=str(number)),
+        element("div", data_status=str(number), data_every="1000"),
         element("p", stream_link(stream), class_="path"),
         element("h1", f"{stream}: running"),
     ]
@@ -154,7 +154,7 @@ def running(
     message, status = found
     so_far = f"{message.sequence}: {count(message.n_samples, 'sample')} so far, began "
     parts.append(element("p", so_far, when(to_us(message.start_time)), f", worker {status.instance}."))
-    parts.append(element("p", "Nothing is judged before its end. The readings are renewed every 10 seconds."))
+    parts.append(element("p", "Nothing is judged before its end."))
     at = np.array(message.seconds, np.float64)
     for number_, (name, unit) in enumerate(
         zip(message.channels[:MOST_CHANNELS], message.units[:MOST_CHANNELS], strict=False)

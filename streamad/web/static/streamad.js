@@ -51,7 +51,7 @@ function listen() {
   };
   source.addEventListener("status", (event) => {
     const shown = live().querySelector("[data-status]");
-    if (shown && shown.dataset.status !== event.data) later(5000);
+    if (shown && shown.dataset.status !== event.data) later(Number(shown.dataset.every));
   });
   source.onerror = () => {
     connection.textContent = "not connected, trying again";

@@ -83,6 +83,23 @@ async def test_every_role_reaches_the_view(tmp_path: Path) -> None:
     view.close()
 
 
+async def test_files_that_are_not_there_yet_are_waited_for_without_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view, changed = opened(tmp_path), asyncio.Event()
+    task = asyncio.create_task(Reading(plant_in(tmp_path), view, changed.set).run())
+    await asyncio.sleep(0.5)  # time in which it would be said
+    write(tmp_path, messages_of(1))
+    async with asyncio.timeout(30):
+        while not view.latest(1):
+            changed.clear()
+            await changed.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "not there yet" not in "".join(capsys.readouterr())
+    view.close()
+
+
 async def test_a_restart_reads_on_and_changes_nothing_that_was_read(tmp_path: Path) -> None:
     write(tmp_path, [verdict(i) for i in range(50)])
     view = opened(tmp_path)
