@@ -292,7 +292,7 @@ class _Handlers:
         return RedirectResponse(f"/s/{quote(name)}?said={quote(said)}", status_code=303)
 
     async def act(self, request: Request) -> Response:
-        """Put a version into service, if a person has typed its name."""
+        """Promote, decline, roll back or relearn, if a person has typed the name of what changes."""
         form = await self._form(request, Level.ENGINEER)
         said = await run_in_threadpool(self._site.content.act, form)
         return RedirectResponse(f"/models?said={quote(said)}", status_code=303)

@@ -12,15 +12,17 @@ from typing import cast
 
 import numpy as np
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
 from streamad.commands.shared.marks.marking import MarkWriter
-from streamad.commands.shared.stored import some_models
+from streamad.commands.shared.stored import one_model, some_models
+from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
+from streamad.commands.shared.versions.training import relearn_by_monitor, trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import CurrentError
 from streamad.learn.store.records import MarkKind
 from streamad.messages import Decision, EndReason, ModelRef, Tail, Window
 from streamad.pictures.content import Courses
@@ -31,9 +33,10 @@ from streamad.types import from_us
 from streamad.web.access import Level, Person
 from streamad.web.pages.layout import Frame
 from streamad.web.pages.lines import Compared, compare, stream, streams
+from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.sequence import sequence
-from streamad.web.pages.trust import Achieved, Versions, calibration, models
+from streamad.web.pages.trust import Achieved, calibration
 from streamad.web.view import SeenSequence, View
 
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60
@@ -163,17 +166,23 @@ class Content:
             found.append(self._versions(name))
         allowed = self._plant.settings.web.allow == "models"
         may_act = allowed and frame.person.level >= Level.ENGINEER
-        why = "Putting versions into service is off (web.allow: models), because it runs the code of a model."
+        what = "Putting versions into service, rolling back and relearning"
+        why = f"{what} are off (web.allow: models), because they run the code of a model."
         if allowed and not may_act:
-            why = "Putting versions into service needs the level engineer."
-        return models(found, may_act=may_act, why_not=why, said=said)
+            why = f"{what} need the level engineer."
+        may_relearn = self._plant.settings.learning is not None
+        return models(found, may_act=may_act, may_relearn=may_relearn, why_not=why, said=said)
 
     def _versions(self, name: str) -> Versions:
         manifests: list[Manifest] = []
         problems = []
         current = waiting = None
+        trainings: dict[str, str] = {}
         try:
-            current = self._registry.current_or_none(name)
+            try:
+                current = self._registry.current(name)
+            except CurrentError as error:
+                problems.append(str(error))
             for version in reversed(self._registry.versions(name)):
                 try:
                     manifests.append(self._registry.manifest(name, version))
@@ -181,9 +190,11 @@ class Content:
                     problems.append(str(error))
             found = waiting_version(self._registry, name, current)
             waiting = None if found is None else found.version
+            if self._plant.settings.learning is not None:
+                trainings = trainings_of(self._registry, name)
         except StreamadError as error:
             problems.append(str(error))
-        return Versions(name, current, tuple(manifests), tuple(problems), waiting)
+        return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
     def sequence(self, frame: Frame, one: SeenSequence, said: str | None) -> list[Html]:
         """Return the content of the page of one sequence."""
@@ -248,23 +259,32 @@ class Content:
         return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
 
     def act(self, form: Mapping[str, str]) -> str:
-        """Put a version into service or decline it; return what became of it, for people."""
-        name, version, what = (form.get(key, "") for key in ("model", "version", "act"))
+        """Do what a form of the page Models asks for; return what became of it, for people."""
         if self._plant.settings.web.allow != "models":
             return "nothing was changed: web.allow is not models"
         try:
-            version = self._registry.named(name, version)
-            if what == "decline":
-                done = self._registry.decline(name, version)
-                return f"{version} is declined" if done else f"{version} does not wait for a review"
-            if form.get("typed", "").strip() != version:
-                return f"nothing was changed: type {version} to confirm"
-            before = self._registry.current_or_none(name)
-            self._registry.promote(name, version, expected=before)
-            announced = announce_promotion(self._plant, ModelRef(name, version))
-            return f"{name} {version} is in service (before: {before}); {announced}"
+            return self._acted(form)
         except StreamadError as error:
             return f"nothing was changed: {error}"
+
+    def _acted(self, form: Mapping[str, str]) -> str:
+        """Do it, as the commands do, if the name of what it changes was typed. Raises StreamadError."""
+        plant, what = self._plant, form.get("act", "")
+        name = one_model(plant, form.get("model", ""))
+        version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
+        if what == "decline":
+            return decline(plant, name, version)
+        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
+        if not confirmed:
+            return "nothing was changed: choose one of the buttons"
+        if form.get("typed", "").strip() != confirmed:
+            return f"nothing was changed: type {confirmed} to confirm"
+        if what == "relearn":
+            return relearn_by_monitor(plant, name, form.get("since", "").strip())
+        if what == "rollback":
+            return roll_back(plant, name, version, to).words
+        before = form.get("before", self._registry.current_or_none(name)) or None
+        return put_into_service(plant, name, version, before, repairs=True).words
 
 
 def _facts(one: SeenSequence, rate: float) -> Facts:

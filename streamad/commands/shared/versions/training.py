@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult
-from streamad.learn.trainer.status import TrainingStatus
+from streamad.commands.shared.stored import learning_of
+from streamad.learn.parts import registry_of
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.requests import (
+    TrainingFailed,
+    TrainingRequest,
+    TrainingResult,
+    post_request,
+    posted_requests,
+)
+from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.plant import Plant
 from streamad.ranges import parse_time_us
 from streamad.types import from_us
@@ -20,6 +29,29 @@ def relearn_request(plant: Plant, since: str, what: str = "--since") -> Training
     since_us = parse_time_us(since, now_us, what)
     detail = f"streamad models relearn --since {since}"
     return TrainingRequest(reason="relearn", requested_us=now_us, since_us=since_us, detail=detail)
+
+
+def relearn_by_monitor(plant: Plant, name: str, since: str) -> str:
+    """Ask the running monitors of the model ``name`` to relearn; return what happens next, for people.
+
+    Raises UsageError without a section learning or for a text that is no time, RegistryError, OutputError.
+    """
+    learning_of(plant)
+    request = relearn_request(plant, since, "since")
+    post_request(registry_of(plant), name, request)
+    return f"model {name}: asked for {request_text(request)}; a running monitor takes it on"
+
+
+def trainings_of(registry: Registry, name: str) -> dict[str, str]:
+    """Return in words the running training, those asked for, and the last one. Raises RegistryError."""
+    training = read_status(registry, name)
+    asked = "; ".join(map(request_text, posted_requests(registry, name).values()))
+    found = {"Training": training_text(training)}
+    if asked:
+        found["Asked for"] = f"{asked}; a running monitor takes it on"
+    if training.last is not None:
+        found["Last training"] = ended_text(training.last, training.last_ended_us)
+    return found
 
 
 def request_text(request: TrainingRequest) -> str:
