@@ -62,7 +62,7 @@ def panel(picture: Picture, one: Panel) -> Html:
     frame = _Frame(float(at[-1]) if len(at) else 1.0, low, high)
     parts: list[str] = []
     for segment in one.segments:
-        left, right = (frame.x(share * frame.right) for share in (segment.start, segment.end))
+        left, right = (frame.x(min(share * picture.extent, frame.right)) for share in (segment.start, segment.end))
         parts.append(_rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
     if normal is not None:
         lowest, low_, middle, high_, highest = normal
@@ -73,7 +73,7 @@ def panel(picture: Picture, one: Panel) -> Html:
     if len(at) == 1:
         parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(courses[0][0])):.1f}" r="3"/>')
     for segment in one.segments:
-        middle_x = frame.x((segment.start + segment.end) / 2 * frame.right)
+        middle_x = frame.x((segment.start + segment.end) / 2 * picture.extent)
         parts.append(
             f'<text class="mark" x="{min(max(middle_x, _LEFT + 8), _WIDTH - 12):.1f}" y="{_TOP + 12}" '
             f'text-anchor="middle">{MARKS[segment.direction]}</text>'
@@ -91,8 +91,8 @@ def _axes(picture: Picture, frame: _Frame) -> list[str]:
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    unit = unit_for(frame.right) if picture.is_timed else None
-    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "points")
+    unit = unit_for(frame.right) if picture.is_timed and not picture.is_aligned else None
+    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if picture.is_aligned else "points")
     ticks = round_ticks(0.0, frame.right / seconds, 6)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         x = frame.x(tick * seconds)

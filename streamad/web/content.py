@@ -19,6 +19,7 @@ from streamad.commands.shared.versions.service import decline, put_into_service,
 from streamad.commands.shared.versions.training import relearn_by_monitor, trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
+from streamad.judge.explanations.envelope import Clock
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
@@ -196,8 +197,8 @@ class Content:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str | None) -> list[Html]:
-        """Return the content of the page of one sequence."""
+    def sequence(self, frame: Frame, one: SeenSequence, said: str | None, clock: Clock | None) -> list[Html]:
+        """Return the content of the page of one sequence, the normal band on ``clock``."""
         case, normal = self._case(one)
         alike: list[SeenSequence] = []
         if case.attribution is not None and case.attribution.channels:
@@ -210,6 +211,7 @@ class Content:
         return sequence(
             frame, one, case, normal,
             alike=alike, neighbours=self._view.neighbours(one), why_not_judged=why_not, said=said,
+            clock=clock,
         )  # fmt: skip
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
