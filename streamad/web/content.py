@@ -32,7 +32,7 @@ from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.pages.layout import Frame
+from streamad.web.pages.layout import Frame, count
 from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
@@ -42,6 +42,7 @@ from streamad.web.view import SeenSequence, View
 
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60
 _BUDGET = 200
+_CONTRADICTED = 100
 _STREAMS = 500
 _P_VALUES = 2_000
 _PAGE = 120
@@ -86,6 +87,7 @@ class Content:
                     f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
                 )
             )
+        lines += self._contradictions()
         newest = next(iter(self._view.events(1)), None)
         if newest is not None:
             recent = self._view.events(_EVENTS, since_us=newest.created_us - _RECENT_US)
@@ -95,6 +97,19 @@ class Content:
                     seen.add(event.kind)
                     lines.append((event.kind.replace("_", " "), event.message))
         return lines
+
+    def _contradictions(self) -> list[tuple[str, str]]:
+        """Return a line if messages contradict each other."""
+        found = self._view.contradicted(_CONTRADICTED)
+        if not found:
+            return []
+        n = f"{_CONTRADICTED} or more sequences" if len(found) == _CONTRADICTED else count(len(found), "sequence")
+        first = f"{found[0].stream} {found[0].sequence}"
+        why = (
+            f"other messages with the ids of {n} say otherwise than what was read first, which is shown (the newest: "
+            f"{first}). If you began the outputs anew, delete {self._view.path.name}; else look who may write to them"
+        )
+        return [("messages contradict each other", why)]
 
     def _budget(self, latest: Sequence[SeenSequence]) -> str:
         judged = [one for one in latest if one.p_value is not None]

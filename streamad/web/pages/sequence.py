@@ -65,6 +65,10 @@ def sequence(
     parts.append(_judging(frame, one, why_not_judged, query))
     if facts.detail:
         parts.append(element("p", facts.detail))
+    if one.contradiction is not None:
+        differs = f"Messages with this id contradict each other ({one.contradiction})."
+        text = f"{differs} Shown is what was read first; an alert is never hidden."
+        parts.append(element("p", text, class_="missing"))
     if picture is None:
         parts.append(element("p", _no_window(one), class_="missing"))
     else:
