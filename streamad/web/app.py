@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
@@ -23,10 +23,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamad.errors import StreamadError
 from streamad.judge.explanations.envelope import Clock
+from streamad.pictures.html import Html, joined
 from streamad.plant import Plant
 from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
+from streamad.web.shared import Shared
 from streamad.web.view import View
 from streamad.web.workers import Workers
 
@@ -47,6 +49,7 @@ _ALIVE_S = 15.0
 _MOST_FORM = 16_000
 _MOST_FIELDS = 1_000
 _ONE_YEAR_S = 31_536_000
+_PACKED = 4  # of nine: a fifth of the time of the last one, for 6 % more bytes
 
 
 class Changes:
@@ -57,6 +60,8 @@ class Changes:
         self._limit = limit
         self._n_open = 0
         self._changed = asyncio.Event()
+        self.n_wakes = 0
+        """How often pages were told of a change: of the view, or of what cannot be read."""
         self.is_closing = False
 
     @property
@@ -66,6 +71,7 @@ class Changes:
 
     def wake(self) -> None:
         """Tell the pages that something changed; call it in the event loop."""
+        self.n_wakes += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -131,7 +137,10 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(_Guard, site=site), Middleware(GZipMiddleware, minimum_size=1_000)],
+        middleware=[
+            Middleware(_Guard, site=site),
+            Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=_PACKED),
+        ],
         exception_handlers={HTTPException: _refused, StreamadError: _failed},
         lifespan=lifespan,
     )
@@ -232,6 +241,7 @@ class _Handlers:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._now = Shared(self._made_now, lambda: (site.view.last_change, site.changes.n_wakes))
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]
@@ -245,7 +255,14 @@ class _Handlers:
         return HTMLResponse(page(frame, title, place, *content), headers={"cache-control": "no-store"})
 
     async def now(self, request: Request) -> Response:
-        return await self._page(request, "Now", "/", self._site.content.now)
+        change, content = await self._now.get()
+        frame = replace(self._frame(request), change=change)
+        return HTMLResponse(page(frame, "Now", "/", content), headers={"cache-control": "no-store"})
+
+    def _made_now(self) -> tuple[int, Html]:
+        """Return the number of the last change, and the content of the page Now, which is the same for everybody."""
+        change = self._site.view.last_change
+        return change, joined(self._site.content.now())
 
     async def streams(self, request: Request) -> Response:
         return await self._page(request, "Streams", "/streams", self._site.content.streams)

@@ -84,8 +84,8 @@ class Content:
 
     # --- pages ---
 
-    def now(self, frame: Frame) -> list[Html]:
-        """Return the content of the page Now."""
+    def now(self) -> list[Html]:
+        """Return the content of the page Now, which is the same for everybody."""
         view = self._view
         latest = view.latest(_LANES)
         since_us = min((one.start_us or 0 for one in latest), default=0)
@@ -207,8 +207,8 @@ class Content:
         """Return the content of the page of all streams."""
         rows = []
         for name in self._view.streams(_STREAMS):
-            last = self._view.of_stream(name, 50)
-            rows.append((name, next(iter(last), None), sum(one.is_alert for one in last)))
+            last = self._view.of_stream(name, 1)
+            rows.append((name, next(iter(last), None), self._view.n_alerts(name, 50)))
         return streams(rows)
 
     def stream(self, frame: Frame, name: str, before_us: int | None) -> list[Html]:

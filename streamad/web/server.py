@@ -7,6 +7,7 @@ import getpass
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from streamad.web.workers import Workers
 _LEVELS = {"viewer": Level.VIEWER, "operator": Level.OPERATOR, "engineer": Level.ENGINEER}
 _CLOSE_S = 3
 _LOOK_S = 0.2
-_SPARE = 50  # connections beside those of open pages: for what a page loads
+_CONNECTIONS = 4  # of each browser at a time: the stream of changes, and what a page loads
+_SPARE = 50
 _SECRET_BYTES = 200
 
 
@@ -76,12 +78,13 @@ class Page:
         @asynccontextmanager
         async def lifespan(_: Any) -> AsyncIterator[None]:
             task = asyncio.create_task(reading.run())
+            loading = asyncio.create_task(asyncio.to_thread(import_module, "scipy.stats"))  # or the first page waits
             try:
                 yield
             finally:
                 changes.close()
                 task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await asyncio.gather(task, loading, return_exceptions=True)
 
         config = uvicorn.Config(
             application(Site(self._plant, view, self._access(), changes, content), lifespan),
@@ -91,7 +94,7 @@ class Page:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_CLOSE_S,
-            limit_concurrency=web.max_browsers + _SPARE,
+            limit_concurrency=_CONNECTIONS * web.max_browsers + _SPARE,
             h11_max_incomplete_event_size=32_768,
         )
         self._server = uvicorn.Server(config)

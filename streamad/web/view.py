@@ -375,6 +375,12 @@ class View:
         where = f"stream = ? AND end_us < ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
         return self._select(where, (stream, before_us or 1 << 62, limit))
 
+    def n_alerts(self, stream: str, n: int) -> int:
+        """Return how many of the last ``n`` sequences of one stream have an alert."""
+        last = f"SELECT rate FROM sequences WHERE stream = ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
+        (found,) = self._reader().execute(f"SELECT count(rate) FROM ({last})", (stream, n)).fetchone()
+        return int(found)
+
     def between(self, since_us: int, until_us: int, limit: int) -> list[SeenSequence]:
         """Return the sequences that ended between two times, the newest first."""
         where = f"end_us >= ? AND end_us <= ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"

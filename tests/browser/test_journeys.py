@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.runtime.cli import started
 from tests.support.web.browser import LIMIT_MS, Visitor
@@ -116,6 +116,29 @@ def test_a_page_goes_on_after_a_restart_without_gap_or_repetition(
         assert visitor.page.evaluate("window.isSame")
         assert visitor.foreign == []
         visitor.context.close()
+
+
+def test_a_page_that_is_refused_once_fetches_what_changed_later(browser: Browser, judged: Path, tmp_path: Path) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    n_all = len(messages(folder / "out" / "verdicts.jsonl"))
+    append_rest = held_back(folder, 8)
+    refused: list[str] = []
+
+    def busy(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503, body="Service Unavailable")
+
+    with served(folder) as link:
+        page = Visitor(browser, link).page
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(8)
+        page.route(lambda url: url.endswith("/"), busy)
+        append_rest()
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+        assert len(refused) == 1
+        page.context.close()
 
 
 def test_two_pages_show_the_same_and_a_mark_made_on_one_appears_on_the_other(

@@ -7,13 +7,15 @@ let due = 0;
 
 async function renew() {
   timer = 0;
-  const typed = document.activeElement;
-  if (typed && typed.matches("input, textarea") && typed.value) return later(2000);
+  if (isTyping()) return later(2000);
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
-  if (!answer || !answer.ok) return;
+  if (!answer || answer.status >= 500) return later(3000); // the server is busy or gone
+  if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  await new Promise(requestAnimationFrame); // reading and drawing a large page get a frame each
   const old = live();
   if (!fresh || !old) return;
+  if (isTyping()) return later(2000);
   const opened = [...old.querySelectorAll("details")].map((each) => each.open);
   const scrolled = [...old.querySelectorAll(".wide")].map((each) => [each.scrollLeft, each.scrollTop]);
   const focus = path(document.activeElement, old);
@@ -31,6 +33,11 @@ async function renew() {
   const again = focus && fresh.querySelector(focus);
   if (again) again.focus({ preventScroll: true });
   dress();
+}
+
+function isTyping() {
+  const typed = document.activeElement;
+  return Boolean(typed && typed.matches("input, textarea") && typed.value);
 }
 
 function path(element, within) {

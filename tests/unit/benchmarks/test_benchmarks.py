@@ -18,6 +18,7 @@ from benchmarks.paper.methods import make
 from benchmarks.quality import contamination, epochs, precision
 from benchmarks.quality.demo_seeds import summed_up
 from benchmarks.quality.epochs import aucs_of, train_baseline
+from tests.support.web.browser import chromium_or_skip
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -203,3 +204,24 @@ def test_the_latency_of_alerts_is_compared_with_and_without_explanations() -> No
         assert figures["ratio"][share] == pytest.approx(
             figures["latency_ms"]["with"][share] / figures["latency_ms"]["without"][share]
         )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_page_s_load_is_measured_in_a_browser() -> None:
+    chromium_or_skip()
+    sizes = {"sequences": 120, "streams": 6, "listeners": 100, "alerts": 1, "rounds": 1, "scroll-s": 0.2}
+    small = '{"n_minirocket": 420, "n_groups": 2}'
+    environment = {"STREAMAD_MODEL__OPTIONS": small, "STREAMAD_MODEL__FOLDS": "2"}
+    figures = benchmark("web", *(word for name, n in sizes.items() for word in (f"--{name}", str(n))), **environment)
+    assert list(figures["pages"]) == ["now", "sequence", "streams", "stream", "compare", "calibration", "models"]
+    for row in figures["pages"].values():
+        assert 0 < row["first_paint_ms"] <= row["first_paint_max_ms"]
+        assert 5 < row["weight_kb"] < 150
+    assert len(figures["longest_frame_ms"]) == 4
+    assert all(longest > 0 for longest in figures["longest_frame_ms"].values())
+    assert figures["alert_seen_s"]["n"] == 1
+    assert figures["ingest"]["messages"] > 120
+    many = figures["browsers"]
+    assert many["one_more"]["status"] == 503
+    assert "web.max_browsers" in many["one_more"]["text"]
+    assert (many["listeners"], many["renewed"]) == (100, 100)

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -107,3 +109,21 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     plant_in(tmp_path)
     code = "import sys, streamad.web.server; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ}, check=False).returncode == 0
+
+
+def test_each_of_the_most_browsers_can_load_pages_while_all_listen(tmp_path: Path) -> None:
+    """A change lets all fetch the page at the same moment: none may be refused for it."""
+    n = 60
+    plant_in(tmp_path, web={"max_browsers": n})
+    with serving(tmp_path) as (_, link), ExitStack() as stack:
+        head = {"Cookie": cookie_of(link)}
+        host = urlsplit(link).netloc
+        for _ in range(n):
+            listener = stack.enter_context(closing(HTTPConnection(host, timeout=30)))
+            listener.request("GET", "/changes", headers=head)
+            assert listener.getresponse().status == 200
+        loads = [stack.enter_context(closing(HTTPConnection(host, timeout=30))) for _ in range(2 * n)]
+        for connection in loads:
+            connection.request("GET", "/", headers=head)
+        answers = [connection.getresponse() for connection in loads]
+        assert [answer.status for answer in answers] == [200] * 2 * n

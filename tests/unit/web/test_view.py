@@ -272,3 +272,11 @@ def test_events_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.Monkey
     view.trim()
     assert [event.message for event in view.events(99)] == ["8", "7", "6", "5", "4"]
     view.close()
+
+
+def test_alerts_are_counted_among_the_last_sequences_of_a_stream(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    for i in range(12):  # of reactor-0: 0, 3, 6, 9
+        view.put(messages_of(i) if i in (0, 1, 6, 9) else [verdict(i)])
+    assert [view.n_alerts("reactor-0", n) for n in (1, 2, 3, 50)] == [1, 2, 2, 3]
+    assert view.n_alerts("reactor-2", 50) == view.n_alerts("unknown", 50) == 0
