@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final, get_args
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,26 +17,43 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-from streamad.messages import ModelRef
+from streamad.messages import Decision, ModelRef
 from streamad.runtime.partition import Partition
 from streamad.runtime.pipeline import Pipeline
 from streamad.telemetry.metrics import Counters, Histogram
 
+DEAD_LETTER_KINDS: Final = (
+    "malformed", "schema_registry", "too_large", "too_many_samples", "wrong_type", "wrong_shape", "missing_field",
+    "bad_id", "unknown_channel", "bad_time", "clock_skew", "mixed_message", "bad_value", "time_jump",
+)  # fmt: skip
+"""Kinds that are there from the beginning: an increase from nothing to one is none for Prometheus."""
+EVENT_KINDS: Final = (
+    "broker_silent", "drift", "low_watermark_old", "model_promoted", "plant_changed", "training_failed",
+    "waits_for_review",
+)  # fmt: skip
+_DECISIONS: Final = get_args(Decision)
 _MOST_PARTITIONS = 1_000
 _MOST_LABEL = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model in service as its manifest describes it; None: unknown. ``trained_us``: in us since 1970."""
+    """A model in service as its manifest describes it; None: unknown.
+
+    ``trained_us``, and ``last_training_us`` of its newest version: in us since 1970; ``interval_s`` lies between two
+    scheduled trainings.
+    """
 
     ref: ModelRef
     false_alarm_rate: float
     n_calibration: int | None = None
     trained_us: int | None = None
+    last_training_us: int | None = None
+    interval_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +74,15 @@ class WorkerCollector(Collector):
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
+        self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         observed = self._observed
+        models = list(observed.models())
+        yield from self._process.collect()
         yield _gauge("build_info", "The release that runs.", ("version",), {(version("streamad-monitor"),): 1.0})
-        yield from _of_counters(observed.pipeline.counters, observed.events)
+        yield from _of_counters(observed.pipeline.counters, observed.events, models)
         yield from self._of_partitions()
         status = observed.pipeline.status
         yield _histogram(
@@ -71,7 +91,7 @@ class WorkerCollector(Collector):
         yield _histogram("scoring_batch_duration_seconds", "Time to score a batch of windows.", observed.scoring)
         if observed.explaining is not None:
             yield _histogram("explain_duration_seconds", "Time in which an attribution was made.", observed.explaining)
-        yield from _of_models(list(observed.models()), observed.pipeline.counters)
+        yield from _of_models(models, observed.pipeline.counters)
 
     def _of_partitions(self) -> Iterator[Metric]:
         observed = self._observed
@@ -116,7 +136,7 @@ class WorkerCollector(Collector):
             yield "other", ordered[_MOST_PARTITIONS:]
 
 
-def _of_counters(counters: Counters, events: Mapping[str, int]) -> Iterator[Metric]:
+def _of_counters(counters: Counters, events: Mapping[str, int], models: Sequence[ServedModel]) -> Iterator[Metric]:
     for name, said, value in (
         ("records_read", "Records read.", counters.records),
         ("records_ignored", "Records that are no samples.", counters.ignored),
@@ -126,19 +146,23 @@ def _of_counters(counters: Counters, events: Mapping[str, int]) -> Iterator[Metr
         ("attributions", "Committed attributions.", counters.attributions),
     ):
         yield _counter(name, said, (), {(): value})
-    yield _counter("dead_letters", "Unreadable records.", ("kind",), _by(counters.dead_letters))
-    yield _counter("sequences", "Finished sequences by the reason of their end.", ("reason",), _by(counters.sequences))
-    judged = {(model or "none", decision): n for (model, decision), n in counters.judged.items()}
+    yield _counter("dead_letters", "Unreadable records.", ("kind",), _by(counters.dead_letters, DEAD_LETTER_KINDS))
+    yield _counter(
+        "sequences", "Finished sequences by the reason of their end.", ("reason",), _by(counters.sequences, ())
+    )
+    known = {(each.ref.name, decision): 0 for each in models for decision in ("normal", "anomalous")}
+    judged = {("none", decision): 0 for decision in _DECISIONS if decision in ("unscorable", "learning")} | known
+    judged |= {(model or "none", decision): n for (model, decision), n in counters.judged.items()}
     yield _counter("verdicts", "Committed verdicts.", ("model", "decision"), judged)
     alerts = CounterMetricFamily("streamad_alerts", "Committed alerts.", labels=["model"])
-    for (model, decision), n in counters.judged.items():
+    for (model, decision), n in judged.items():
         if decision == "anomalous":
             last = counters.last_alerts.get(model)
             alerts.add_metric([_label(model)], n, exemplar=None if last is None else Exemplar({"alert_id": last}, 1.0))
     yield alerts
     outcomes = {("committed",): counters.commits, ("failed",): counters.commits_failed}
     yield _counter("commits", "Commits of outputs and progress.", ("outcome",), outcomes)
-    yield _counter("events", "Events for the operator.", ("kind",), _by(events))
+    yield _counter("events", "Events for the operator.", ("kind",), _by(events, EVENT_KINDS))
 
 
 def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric]:
@@ -147,6 +171,11 @@ def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric
     yield _gauge("model_info", "Models in service.", ("model", "version"), versions)
     trained = {(name,): each.trained_us / 1e6 for name, each in ours.items() if each.trained_us is not None}
     yield _gauge("model_trained_timestamp_seconds", "When the model in service was trained.", ("model",), trained)
+    newest = {(name,): each.last_training_us / 1e6 for name, each in ours.items() if each.last_training_us is not None}
+    said = "When the model's newest version was trained, in service or not."
+    yield _gauge("last_training_timestamp_seconds", said, ("model",), newest)
+    between = {(name,): each.interval_s for name, each in ours.items() if each.interval_s is not None}
+    yield _gauge("training_interval_seconds", "Time between two scheduled trainings.", ("model",), between)
     rates = {(name,): each.false_alarm_rate for name, each in ours.items()}
     said = "How often a normal sequence may raise an alert."
     yield _gauge("false_alarm_rate_configured_ratio", said, ("model",), rates)
@@ -165,8 +194,8 @@ def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric
     yield _counter("trainings", "Finished trainings of this worker.", ("model", "outcome"), ended)
 
 
-def _by(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
-    return {(name,): n for name, n in counts.items()}
+def _by(counts: Mapping[str, int], known: Sequence[str]) -> dict[tuple[str, ...], float]:
+    return {(name,): counts.get(name, 0) for name in (*known, *counts)}
 
 
 def _label(value: str) -> str:
