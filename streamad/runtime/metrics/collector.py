@@ -150,7 +150,7 @@ def _of_counters(counters: Counters, events: Mapping[str, int], models: Sequence
     yield _counter(
         "sequences", "Finished sequences by the reason of their end.", ("reason",), _by(counters.sequences, ())
     )
-    known = {(each.ref.name, decision): 0 for each in models for decision in ("normal", "anomalous")}
+    known = {(each.ref.name, decision): 0 for each in models for decision in _DECISIONS}
     judged = {("none", decision): 0 for decision in _DECISIONS if decision in ("unscorable", "learning")} | known
     judged |= {(model or "none", decision): n for (model, decision), n in counters.judged.items()}
     yield _counter("verdicts", "Committed verdicts.", ("model", "decision"), judged)
