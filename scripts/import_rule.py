@@ -79,10 +79,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.commands.shared": (
         *_VERSIONS,
         "streamad.pictures",
+        "streamad.injected_faults",
         "streamad.ingest",
         "streamad.runtime",
         "streamad.learn.feedback",
         "streamad.learn.parts",
+        "streamad.learn.trainer",
         "streamad.learn.live",
     ),
     "streamad.web": (

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration
-from streamad.judge.explanations.envelope import Band, Envelope
+from streamad.judge.explanations.envelope import Band, Clock, Envelope
 from streamad.messages import Attribution, ChannelSegment
 from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
@@ -96,7 +96,8 @@ class Scores:
 class Picture:
     """The content of one picture. ``at`` [m] is the time of each drawn point in seconds since the start.
 
-    If the sequence has no extent in time, ``at`` counts points (``is_timed``). ``notes`` say what is missing and why.
+    If the sequence has no extent in time, ``at`` counts points (``is_timed``); with ``is_aligned`` it is in percent of
+    the sequence. ``clock`` is that of the normal band, None without one. ``notes`` say what is missing and why.
     """
 
     facts: Facts
@@ -107,6 +108,15 @@ class Picture:
     others: str
     scores: Scores | None
     notes: tuple[str, ...]
+    clock: Clock | None = None
+    is_aligned: bool = False
+
+    @property
+    def extent(self) -> float:
+        """Return where the whole sequence ends on the axis of ``at``: its window may hold less of it."""
+        if self.is_aligned:
+            return 100.0
+        return self.facts.span_s if self.is_timed else float(self.at[-1])
 
 
 def picture_of(
@@ -117,19 +127,31 @@ def picture_of(
     envelope: Envelope | None = None,
     calibration: Calibration | None = None,
     notes: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> Picture:
-    """Return what to draw. The channels are in the order of shares; without any, of distance from the normal band."""
-    band = None
+    """Return what to draw. The channels are in the order of shares; without any, of distance from the normal band.
+
+    The band is on ``clock``, None: on the one that the sequence is explained with. If it is named as aligned, ``at`` is
+    in percent of the sequence.
+    """
+    band = shown_band = shown_clock = None
     if envelope is not None and envelope.shape[0] == len(courses.channels) and courses.length <= envelope.shape[1]:
         band = envelope.band(courses.length)
+        shown_clock = clock or envelope.clock_for(courses.length)
+        shown_band = envelope.band(courses.length, shown_clock)
     shares = {each.channel: each.share for each in attribution.channels} if attribution is not None else {}
     order = _order(courses, shares, band)
-    panels = [_panel(courses, index, shares, band, attribution) for index in order[: _n_panels(courses, order, shares)]]
+    n_panels = _n_panels(courses, order, shares)
+    panels = [_panel(courses, index, shares, shown_band, attribution) for index in order[:n_panels]]
     shown_s = facts.span_s * courses.shown
     is_timed = shown_s > 0
+    is_aligned = clock == "aligned" and shown_clock is not None
     points = np.arange(courses.values.shape[1], dtype=np.float64) * courses.step
-    at: Course = points * (shown_s / max(1, courses.length - 1)) if is_timed else points
+    extent = 100 * courses.shown if is_aligned else shown_s
+    at: Course = points * (extent / max(1, courses.length - 1)) if is_timed or is_aligned else points
     said = list(notes)
+    if shown_band is not None and np.isnan(shown_band.middle[:, -1]).any():
+        said.append("its end has no normal band: no training sequence is so long")
     if courses.step > 1:
         said.append(f"every {_ordinal(courses.step)} of {courses.length} points is drawn: the message kept no more")
     if courses.shown < 0.999:
@@ -143,6 +165,8 @@ def picture_of(
         _others([courses.channels[index] for index in order[len(panels) :]], shares),
         scores_of(facts, calibration),
         tuple(said),
+        shown_clock,
+        is_aligned,
     )
 
 

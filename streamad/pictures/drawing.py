@@ -222,8 +222,7 @@ def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
 
 def _ends(picture: Picture, start: float, end: float) -> tuple[float, float]:
     """Return where a segment begins and ends on the axis; it is at least a hundredth of it wide."""
-    full = picture.facts.span_s if picture.is_timed else float(picture.at[-1])
-    first, last = (min(max(share, 0.0), 1.0) * full for share in (start, end))
+    first, last = (min(max(share, 0.0), 1.0) * picture.extent for share in (start, end))
     least = 0.012 * float(picture.at[-1] - picture.at[0])
     if last - first < least:
         middle = (first + last) / 2

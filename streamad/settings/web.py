@@ -27,7 +27,7 @@ class TokenSettings(ConfigSection):
     file: Path
     """File whose first line is the token."""
     level: Level = "viewer"
-    """viewer: reads; operator: judges alerts, too; engineer: puts models into service, too."""
+    """viewer: reads; operator: judges alerts, too; engineer: acts on models, too."""
     name: str = Field(default="token", min_length=1, max_length=80)
     """The name that marks made with it bear."""
 
@@ -44,7 +44,7 @@ class ProxySettings(ConfigSection):
     operators: tuple[str, ...] = ()
     """Groups that may judge alerts."""
     engineers: tuple[str, ...] = ()
-    """Groups that may put models into service, too (with `web.allow: models`)."""
+    """Groups that may act on models, too (with `web.allow: models`)."""
 
 
 class AuthSettings(ConfigSection):
@@ -74,7 +74,7 @@ class WebSettings(ConfigSection):
     max_browsers: int = Field(default=100, ge=1, le=10_000)
     """Pages that are open at a time; further ones get a sentence."""
     allow: Literal["judging", "models"] = "judging"
-    """What may be done on the page: judge alerts, or put models into service, too."""
+    """What may be done on the page: judge alerts, or also promote, decline, roll back and relearn."""
     auth: AuthSettings = AuthSettings()
     """Who may open the page."""
 

@@ -29,7 +29,7 @@ class Level(IntEnum):
     OPERATOR = 2
     """May judge alerts."""
     ENGINEER = 3
-    """May put models into service."""
+    """May put models into service, roll back and relearn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamad.errors import StreamadError
+from streamad.judge.explanations.envelope import Clock
 from streamad.plant import Plant
 from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
@@ -41,6 +42,7 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
 _ALIVE_S = 15.0
 _MOST_FORM = 16_000
 _MOST_FIELDS = 1_000
@@ -190,6 +192,11 @@ class _Guard:
         return response
 
 
+def _clock(request: Request) -> Clock | None:
+    """Return the clock of the normal band that the address names, None if it names none."""
+    return _CLOCKS.get(request.query_params.get("clock", ""))
+
+
 def _path(request: Request) -> str:
     """Return the path of the request on this server: two slashes at its begin would name another one."""
     return "/" + request.url.path.lstrip("/")
@@ -275,7 +282,7 @@ class _Handlers:
             return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)
         said = request.query_params.get("said", "")[:300]
         title = f"{one.stream} {one.sequence}"
-        return await self._page(request, title, "/", self._site.content.sequence, one, said or None)
+        return await self._page(request, title, "/", self._site.content.sequence, one, said or None, _clock(request))
 
     async def _export(self, name: str, suffix: str) -> Response:
         one = await run_in_threadpool(self._site.view.sequence, name)
@@ -302,10 +309,11 @@ class _Handlers:
             self._site.content.mark, person, name, form.get("judgement", ""), form.get("note", "")
         )
         self._site.changes.wake()
-        return RedirectResponse(f"/s/{quote(name)}?said={quote(said)}", status_code=303)
+        clock = "" if (chosen := _clock(request)) is None else f"clock={chosen}&"
+        return RedirectResponse(f"/s/{quote(name)}?{clock}said={quote(said)}", status_code=303)
 
     async def act(self, request: Request) -> Response:
-        """Put a version into service, if a person has typed its name."""
+        """Promote, decline, roll back or relearn, if a person has typed the name of what changes."""
         form = await self._form(request, Level.ENGINEER)
         said = await run_in_threadpool(self._site.content.act, form)
         return RedirectResponse(f"/models?said={quote(said)}", status_code=303)

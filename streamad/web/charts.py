@@ -62,7 +62,7 @@ def panel(picture: Picture, one: Panel) -> Html:
     frame = _Frame(float(at[-1]) if len(at) else 1.0, low, high)
     parts: list[str] = []
     for segment in one.segments:
-        left, right = (frame.x(share * frame.right) for share in (segment.start, segment.end))
+        left, right = (frame.x(min(share * picture.extent, frame.right)) for share in (segment.start, segment.end))
         parts.append(_rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
     if normal is not None:
         lowest, low_, middle, high_, highest = normal
@@ -73,26 +73,26 @@ def panel(picture: Picture, one: Panel) -> Html:
     if len(at) == 1:
         parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(courses[0][0])):.1f}" r="3"/>')
     for segment in one.segments:
-        middle_x = frame.x((segment.start + segment.end) / 2 * frame.right)
+        middle_x = frame.x((segment.start + segment.end) / 2 * picture.extent)
         parts.append(
             f'<text class="mark" x="{min(max(middle_x, _LEFT + 8), _WIDTH - 12):.1f}" y="{_TOP + 12}" '
             f'text-anchor="middle">{MARKS[segment.direction]}</text>'
         )
-    parts += _axes(frame, is_timed=picture.is_timed)
+    parts += _axes(frame, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     said = "; ".join(f"{departure(segment)} from {segment.start:.0%} to {segment.end:.0%}" for segment in one.segments)
     label = f"{one.name} {one.unit}".strip() + (f": {said}" if said else ": within what is usual")
     return _svg(parts, _HEIGHT, label, css="panel")
 
 
-def _axes(frame: _Frame, *, is_timed: bool) -> list[str]:
+def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[str]:
     parts = []
     ticks = round_ticks(frame.low, frame.high, 4)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    unit = unit_for(frame.right) if is_timed else None
-    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "points")
+    unit = unit_for(frame.right) if is_timed and not is_aligned else None
+    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
     ticks = round_ticks(0.0, frame.right / seconds, 6)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         x = frame.x(tick * seconds)
@@ -243,7 +243,7 @@ def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Cours
         stride = max(1, math.ceil(len(at) / _MOST_POINTS))
         points = frame.points(at[::stride], course[::stride])
         parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
-    parts += _axes(frame, is_timed=first.is_timed)
+    parts += _axes(frame, is_timed=first.is_timed, is_aligned=first.is_aligned)
     return _svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 
 

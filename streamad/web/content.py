@@ -13,15 +13,18 @@ from typing import cast
 
 import numpy as np
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
 from streamad.commands.shared.marks.marking import MarkWriter
-from streamad.commands.shared.stored import some_models
+from streamad.commands.shared.stored import one_model, some_models
+from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
+from streamad.commands.shared.versions.training import relearn_by_monitor, trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
+from streamad.judge.explanations.envelope import Clock
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import CurrentError
 from streamad.learn.store.records import MarkKind
 from streamad.messages import (
     Decision,
@@ -39,17 +42,19 @@ from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.pages.layout import Frame
+from streamad.web.pages.layout import Frame, count
 from streamad.web.pages.lines import Compared, compare, stream, streams
+from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, running, section, silence
 from streamad.web.pages.sequence import sequence
-from streamad.web.pages.trust import Achieved, Versions, calibration, models
+from streamad.web.pages.trust import Achieved, calibration
 from streamad.web.view import SeenSequence, View
 from streamad.web.workers import Workers
 
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60
 _BUDGET = 200
+_CONTRADICTED = 100
 _STREAMS = 500
 _P_VALUES = 2_000
 _PAGE = 120
@@ -112,6 +117,7 @@ class Content:
                     f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
                 )
             )
+        lines += self._contradictions()
         newest = next(iter(self._view.events(1)), None)
         if newest is not None:
             recent = self._view.events(_EVENTS, since_us=newest.created_us - _RECENT_US)
@@ -173,6 +179,19 @@ class Content:
         courses = tuple(NormalCourse(*(side[index] for side in sides)) for index in range(len(message.channels)))
         step_s, note = placed
         return Usual(np.arange(band.low.shape[1], dtype=np.float64) * step_s, courses, note)
+
+    def _contradictions(self) -> list[tuple[str, str]]:
+        """Return a line if messages contradict each other."""
+        found = self._view.contradicted(_CONTRADICTED)
+        if not found:
+            return []
+        n = f"{_CONTRADICTED} or more sequences" if len(found) == _CONTRADICTED else count(len(found), "sequence")
+        first = f"{found[0].stream} {found[0].sequence}"
+        why = (
+            f"other messages with the ids of {n} say otherwise than what was read first, which is shown (the newest: "
+            f"{first}). If you began the outputs anew, delete {self._view.path.name}; else look who may write to them"
+        )
+        return [("messages contradict each other", why)]
 
     def _budget(self, latest: Sequence[SeenSequence]) -> str:
         judged = [one for one in latest if one.p_value is not None]
@@ -245,17 +264,23 @@ class Content:
             found.append(self._versions(name))
         allowed = self._plant.settings.web.allow == "models"
         may_act = allowed and frame.person.level >= Level.ENGINEER
-        why = "Putting versions into service is off (web.allow: models), because it runs the code of a model."
+        what = "Putting versions into service, rolling back and relearning"
+        why = f"{what} are off (web.allow: models), because they run the code of a model."
         if allowed and not may_act:
-            why = "Putting versions into service needs the level engineer."
-        return models(found, may_act=may_act, why_not=why, said=said)
+            why = f"{what} need the level engineer."
+        may_relearn = self._plant.settings.learning is not None
+        return models(found, may_act=may_act, may_relearn=may_relearn, why_not=why, said=said)
 
     def _versions(self, name: str) -> Versions:
         manifests: list[Manifest] = []
         problems = []
         current = waiting = None
+        trainings: dict[str, str] = {}
         try:
-            current = self._registry.current_or_none(name)
+            try:
+                current = self._registry.current(name)
+            except CurrentError as error:
+                problems.append(str(error))
             for version in reversed(self._registry.versions(name)):
                 try:
                     manifests.append(self._registry.manifest(name, version))
@@ -263,12 +288,14 @@ class Content:
                     problems.append(str(error))
             found = waiting_version(self._registry, name, current)
             waiting = None if found is None else found.version
+            if self._plant.settings.learning is not None:
+                trainings = trainings_of(self._registry, name)
         except StreamadError as error:
             problems.append(str(error))
-        return Versions(name, current, tuple(manifests), tuple(problems), waiting)
+        return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str | None) -> list[Html]:
-        """Return the content of the page of one sequence."""
+    def sequence(self, frame: Frame, one: SeenSequence, said: str | None, clock: Clock | None) -> list[Html]:
+        """Return the content of the page of one sequence, the normal band on ``clock``."""
         case, normal = self._case(one)
         alike: list[SeenSequence] = []
         if case.attribution is not None and case.attribution.channels:
@@ -281,6 +308,7 @@ class Content:
         return sequence(
             frame, one, case, normal,
             alike=alike, neighbours=self._view.neighbours(one), why_not_judged=why_not, said=said,
+            clock=clock,
         )  # fmt: skip
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
@@ -330,23 +358,32 @@ class Content:
         return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
 
     def act(self, form: Mapping[str, str]) -> str:
-        """Put a version into service or decline it; return what became of it, for people."""
-        name, version, what = (form.get(key, "") for key in ("model", "version", "act"))
+        """Do what a form of the page Models asks for; return what became of it, for people."""
         if self._plant.settings.web.allow != "models":
             return "nothing was changed: web.allow is not models"
         try:
-            version = self._registry.named(name, version)
-            if what == "decline":
-                done = self._registry.decline(name, version)
-                return f"{version} is declined" if done else f"{version} does not wait for a review"
-            if form.get("typed", "").strip() != version:
-                return f"nothing was changed: type {version} to confirm"
-            before = self._registry.current_or_none(name)
-            self._registry.promote(name, version, expected=before)
-            announced = announce_promotion(self._plant, ModelRef(name, version))
-            return f"{name} {version} is in service (before: {before}); {announced}"
+            return self._acted(form)
         except StreamadError as error:
             return f"nothing was changed: {error}"
+
+    def _acted(self, form: Mapping[str, str]) -> str:
+        """Do it, as the commands do, if the name of what it changes was typed. Raises StreamadError."""
+        plant, what = self._plant, form.get("act", "")
+        name = one_model(plant, form.get("model", ""))
+        version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
+        if what == "decline":
+            return decline(plant, name, version)
+        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
+        if not confirmed:
+            return "nothing was changed: choose one of the buttons"
+        if form.get("typed", "").strip() != confirmed:
+            return f"nothing was changed: type {confirmed} to confirm"
+        if what == "relearn":
+            return relearn_by_monitor(plant, name, form.get("since", "").strip())
+        if what == "rollback":
+            return roll_back(plant, name, version, to).words
+        before = form.get("before", self._registry.current_or_none(name)) or None
+        return put_into_service(plant, name, version, before, repairs=True).words
 
 
 def _facts(one: SeenSequence, rate: float) -> Facts:

@@ -1,7 +1,8 @@
 """The view store: what the plant's outputs say, by sequence, in one SQLite file beside the page.
 
-Reading is at least once, and every message is an upsert by ``verdict_id``, in any order: each verdict is in the view
-once. The file holds nothing that the outputs do not: if it is deleted, the page builds it again from what they keep.
+Reading is at least once, in any order, and what was read first under a ``verdict_id`` stays (``view_rows``): each
+verdict is in the view once. The file holds nothing that the outputs do not: if it is deleted, the page builds it again
+from what they keep.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamad.messages import Alert, Attribution, Event, Feedback, Message, Verdict, Window
+from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
 from streamad.web.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
+from streamad.web.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
 
 _TRIM_ROWS = 2_000
 _MOST_EVENTS = 20_000
@@ -33,7 +36,8 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS sequences (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, stream TEXT NOT NULL DEFAULT '', sequence TEXT NOT NULL DEFAULT '',
     decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, score REAL,
-    p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL, attribution TEXT, window BLOB,
+    p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL, contradiction TEXT,
+    attribution TEXT, window BLOB,
     judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT
 );
 CREATE INDEX IF NOT EXISTS by_change ON sequences (change);
@@ -53,7 +57,8 @@ class SeenSequence:
     """One sequence as the outputs describe it so far; what no message has said yet is None.
 
     ``rate`` is the configured false-alarm rate of its alert, None if there is none. ``judgement`` is the last mark.
-    ``change`` grows with everything that was read, and orders what a page has not seen yet. Times in us since 1970.
+    ``change`` grows with everything that was read, and orders what a page has not seen yet. ``contradiction``: in what
+    a message read later under this id says otherwise, None if none does. Times in us since 1970.
     """
 
     id: str
@@ -77,6 +82,7 @@ class SeenSequence:
     note: str | None
     judged_by: str | None
     judged_us: int | None
+    contradiction: str | None
     has_window: bool
     why: str | None
 
@@ -132,6 +138,7 @@ class View:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
+        self._is_noted = False
         with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = connected(path)
@@ -197,21 +204,50 @@ class View:
         if isinstance(message, Event):
             return self._event(message, change)
         if isinstance(message, Verdict | Alert | Attribution | Window):
-            name, values = _columns_of(message)
-            return self._upsert(name, change, values)
+            return self._upsert(message, change)
         return 0
 
-    def _upsert(self, name: str, change: int, values: dict[str, Any]) -> int:
-        """Set the columns ``values`` of the sequence ``name``; return 0 if they were so already."""
-        columns = [*values]
+    def _upsert(self, message: Judgement, change: int) -> int:
+        """Set what ``message`` may set of its sequence; return 0 if that changes nothing."""
+        name = id_of(message)
+        row = self._writer.execute(f"SELECT {', '.join(KNOWN_COLUMNS)} FROM sequences WHERE id = ?", (name,)).fetchone()
+        known = None if row is None else Known(*row)
+        columns, contradiction = taken_up(message, known)
+        if known is not None and known.waits_for(message):
+            stray = self._stray(name, message)
+            columns |= dict.fromkeys(stray)
+            contradiction = contradiction or (f"{', '.join(stray)}: stream or sequence" if stray else None)
+        if contradiction is not None:
+            self._note(message, contradiction)
+            if known is None or known.contradiction is None:
+                columns["contradiction"] = contradiction
+        if not columns:
+            return 0
         changed = " OR ".join(f"sequences.{column} IS NOT excluded.{column}" for column in columns)
         cursor = self._writer.execute(
             f"INSERT INTO sequences (id, change, {', '.join(columns)}) VALUES (?, ?{', ?' * len(columns)}) "
             f"ON CONFLICT (id) DO UPDATE SET change = excluded.change, "
             f"{', '.join(f'{column} = excluded.{column}' for column in columns)} WHERE {changed}",
-            (name, change, *values.values()),
+            (name, change, *columns.values()),
         )
         return int(cursor.rowcount > 0)
+
+    def _stray(self, name: str, message: Judgement) -> list[str]:
+        """Return which of reasons and window, read before any verdict or alert, are of another sequence."""
+        query = "SELECT attribution, window FROM sequences WHERE id = ?"
+        attribution, window = self._writer.execute(query, (name,)).fetchone()
+        kept = {
+            "attribution": None if attribution is None else msgspec.json.decode(attribution, type=Attribution),
+            "window": None if window is None else msgspec.json.decode(zlib.decompress(window), type=Window),
+        }
+        ours = (message.stream, message.sequence)
+        return [each for each, one in kept.items() if one is not None and (one.stream, one.sequence) != ours]
+
+    def _note(self, message: Judgement, contradiction: str) -> None:
+        if not self._is_noted:
+            text = "a message says otherwise than what was read first under its id; it changes nothing (logged once)"
+            get_logger().warning(text, id=id_of(message), what=contradiction)
+        self._is_noted = True
 
     def _mark(self, mark: Feedback, change: int) -> int:
         """Keep the latest mark of a sequence."""
@@ -379,6 +415,10 @@ class View:
         )
         return [row[0] for row in self._reader().execute(query, (limit,))]
 
+    def contradicted(self, limit: int) -> list[SeenSequence]:
+        """Return sequences about which messages contradict each other, the newest first."""
+        return self._select(f"contradiction IS NOT NULL AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?", (limit,))
+
     def decisions(self, n: int) -> dict[str, int]:
         """Return how many of the ``n`` sequences that ended last have each decision."""
         query = (
@@ -394,62 +434,6 @@ class View:
             "ORDER BY end_us DESC LIMIT ?"
         )
         return [row[0] for row in self._reader().execute(query, (version, version, limit))]
-
-
-def _columns_of(message: Verdict | Alert | Attribution | Window) -> tuple[str, dict[str, Any]]:
-    """Return the id and the columns of a message about a sequence."""
-    names = {"stream": message.stream, "sequence": message.sequence}
-    match message:
-        case Verdict():
-            return message.verdict_id, _of_verdict(message)
-        case Alert():
-            return message.alert_id, _of_alert(message)
-        case Attribution():
-            return message.alert_id, names | {"attribution": msgspec.json.encode(message).decode()}
-        case Window():
-            return message.verdict_id, names | {"window": zlib.compress(msgspec.json.encode(message), 1)}
-
-
-def _of_verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "stream": verdict.stream,
-        "sequence": verdict.sequence,
-        "decision": verdict.decision,
-        "reason": verdict.reason,
-        "detail": verdict.detail,
-        "start_us": to_us(verdict.start_time),
-        "end_us": to_us(verdict.end_time),
-        "n_samples": verdict.n_samples,
-        "score": verdict.score,
-        "p_value": verdict.p_value,
-        "tail": verdict.tail,
-        "model": None if verdict.model is None else verdict.model.name,
-        "version": None if verdict.model is None else verdict.model.version,
-        "created_us": to_us(verdict.created_at),
-        "means": _numbers(verdict.means),
-        "spreads": _numbers(verdict.spreads),
-    }
-
-
-def _numbers(values: list[float]) -> str | None:
-    return msgspec.json.encode(values).decode() if values else None
-
-
-def _of_alert(alert: Alert) -> dict[str, Any]:
-    return {
-        "stream": alert.stream,
-        "sequence": alert.sequence,
-        "reason": alert.reason,
-        "start_us": to_us(alert.start_time),
-        "end_us": to_us(alert.end_time),
-        "n_samples": alert.n_samples,
-        "score": alert.score,
-        "p_value": alert.p_value,
-        "tail": alert.tail,
-        "model": alert.model.name,
-        "version": alert.model.version,
-        "rate": alert.false_alarm_rate,
-    }
 
 
 def _removed(writer: sqlite3.Connection, where: str, value: int) -> int:

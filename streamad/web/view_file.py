@@ -16,7 +16,7 @@ VIEW_VERSION: Final = 1
 """Changed only by a major release: within one, columns are added (``_ADDED``)."""
 APPLICATION: Final = 0x73747257  # "strW"
 _BUSY_S = 5.0
-_ADDED = {"sequences": ("means", "spreads")}
+_ADDED = {"sequences": ("means", "spreads", "contradiction")}
 """Columns that a file of an earlier release of the same version lacks, by table: all of them texts."""
 
 
@@ -27,6 +27,7 @@ def add_columns(writer: sqlite3.Connection) -> None:
         for column in columns:
             if column not in there:
                 writer.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
+    writer.execute("CREATE INDEX IF NOT EXISTS by_contradiction ON sequences (end_us) WHERE contradiction IS NOT NULL")
 
 
 def connected(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from tests.support.web.browser import Visitor, overflow
 from tests.support.web.site import HOSTILE, SHOWN, copied, served
 
-PAGES = ("now", "alert", "normal", "streams", "stream", "compare", "calibration", "models", "missing")
+PAGES = ("now", "alert", "aligned", "normal", "streams", "stream", "compare", "calibration", "models", "missing")
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
 Scheme = Literal["light", "dark"]
 
@@ -31,6 +31,7 @@ def paths(judged: Path) -> dict[str, str]:
     return {
         "now": "/",
         "alert": f"/s/{hostile}",
+        "aligned": f"/s/{hostile}?clock=aligned",
         "normal": f"/s/{normal['verdict_id']}",
         "streams": "/streams",
         "stream": f"/stream?name={quote(normal['stream'])}",
@@ -114,6 +115,25 @@ def test_a_hostile_name_is_text(browser: Browser, link: str, paths: dict[str, st
 
 def _stream_of_hostile(visitor: Visitor, paths: dict[str, str]) -> str:
     return str(visitor.go(paths["alert"]).locator(".path a").get_attribute("href"))
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_phases_are_aligned_by_a_link_also_without_scripts(
+    browser: Browser, link: str, paths: dict[str, str], has_scripts: bool
+) -> None:
+    visitor = Visitor(browser, link, java_script_enabled=has_scripts)
+    page = visitor.go(paths["alert"] + "?clock=own")
+    band = page.locator("polygon.band").first
+    own = band.get_attribute("points")
+    page.get_by_role("link", name="phases aligned").click()
+    expect(page.get_by_role("link", name="phases aligned")).to_have_attribute("aria-current", "true")
+    expect(page.locator("svg.panel").first).to_contain_text("100 %")
+    assert page.url.endswith("?clock=aligned")
+    assert band.get_attribute("points") != own
+    page.get_by_role("link", name="each on its clock").click()
+    expect(page.get_by_role("link", name="each on its clock")).to_have_attribute("aria-current", "true")
+    assert band.get_attribute("points") == own
+    visitor.context.close()
 
 
 def test_without_the_token_a_browser_gets_one_sentence(browser: Browser, link: str) -> None:

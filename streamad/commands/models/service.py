@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
-from streamad.errors import ArtifactError, UsageError
+from streamad.commands.shared.versions import service
+from streamad.commands.shared.versions.service import Served
+from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
-from streamad.learn.registry.registry import NoModelError, Registry
-from streamad.messages import ModelRef
-from streamad.plant import Plant
+from streamad.learn.registry.registry import NoModelError
 
 
 def promote(
@@ -36,7 +34,7 @@ def promote(
     registry = registry_of(plant)
     version = registry.named(name, version)
     before = registry.current_or_none(name)
-    _put_into_service(plant, registry, name, version, before, repairs=True, as_json=as_json)
+    _say(service.put_into_service(plant, name, version, before, repairs=True), as_json=as_json)
 
 
 def decline(
@@ -51,16 +49,12 @@ def decline(
     """
     plant = load_plant(config)
     name = one_model(plant, model)
-    registry = registry_of(plant)
-    version = registry.named(name, version)
-    if version == registry.current(name):
-        raise UsageError(f"{version} is in service: streamad models rollback")
-    if not registry.decline(name, version):
-        raise UsageError(f"model {name} {version} does not wait for a review: there is nothing to decline")
+    version = registry_of(plant).named(name, version)
+    said = service.decline(plant, name, version)
     if as_json:
         print_json({"model": name, "declined": version})
         return
-    out.print(f"model {name} {version} is declined: the same marks make no other version")
+    out.print(said)
 
 
 def rollback(
@@ -86,51 +80,13 @@ def rollback(
     to = None if to is None else registry.named(name, to)
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
-    _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)
-    with suppress(ArtifactError):  # a damaged version is left as it is
-        registry.decline(name, current)
+    _say(service.roll_back(plant, name, current, to), as_json=as_json)
 
 
-def _parent(registry: Registry, name: str, current: str) -> str:
-    parent = registry.manifest(name, current).parent
-    others = ", ".join(version for version in registry.versions(name) if version != current)
-    way = f"name a version with --to (versions: {others})" if others else "there is no other version"
-    if parent is None:
-        raise UsageError(f"model {name} {current} replaced no other: {way}")
-    if parent not in registry.versions(name):
-        raise UsageError(f"{parent}, which {current} replaced, is gone: {way}")
-    return parent
-
-
-def _put_into_service(
-    plant: Plant,
-    registry: Registry,
-    name: str,
-    version: str,
-    before: str | None,
-    *,
-    repairs: bool = False,
-    as_json: bool,
-) -> None:
-    silences = _silences(registry, name, version)
-    registry.promote(name, version, expected=before, repairs=repairs)
-    announced = announce_promotion(plant, ModelRef(name, version))
+def _say(served: Served, *, as_json: bool) -> None:
     if as_json:
-        print_json({"model": name, "current": version, "before": before})
+        print_json({"model": served.model, "current": served.version, "before": served.before})
         return
-    if silences:
-        err.print(note(silences))
-    was = f" (before: {before})" if before and before != version else ""
-    out.print(f"model {name} {version} is now in service{was}; {announced}")
-
-
-def _silences(registry: Registry, name: str, version: str) -> str:
-    """Return which alerts a version that operators' marks have changed silenced when it was compared, "" if none."""
-    decision = registry.manifest(name, version).decision
-    if decision is None or not (decision.waits_for_review or decision.declined):
-        return ""
-    n, of = (decision.figures.get(f"silenced.{each}", 0) for each in ("alerts", "of_alerts"))
-    confirmed = decision.figures.get("silenced.confirmed", 0)
-    if not n:
-        return ""
-    return f"{version} silences {n:.0f} of {of:.0f} stored alerts, {confirmed:.0f} of them confirmed anomalies"
+    if served.silences:
+        err.print(note(served.silences))
+    out.print(served.words)

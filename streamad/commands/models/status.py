@@ -17,13 +17,14 @@ from rich.text import Text
 from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, count, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
+from streamad.commands.shared.versions.training import ended_text, request_text, training_text
 from streamad.errors import StoreError, UsageError
 from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.store.records import Mark, Share
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
+from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.plant import Plant
 from streamad.safe_text import one_line
@@ -32,7 +33,6 @@ from streamad.types import from_us
 
 _REFRESH_S = 1.0
 _LABEL = 12
-_PHASES = {"first": "first fit", "calibration": "calibrating", "final": "final fit", "comparison": "comparing"}
 
 
 def status(
@@ -150,11 +150,11 @@ class _Report:
             if self.n_marks_since:
                 marks = count(self.n_marks_since, "mark")
                 found += _line("", f"{marks} since then are not in it: the next training makes another one")
-        found += _line("training", self._training())
+        found += _line("training", training_text(self.training))
         for request in self.asked:
-            found += _line("asked for", f"{_asked(request)}; a running monitor takes it on")
+            found += _line("asked for", f"{request_text(request)}; a running monitor takes it on")
         if self.training.last is not None:
-            found += _line("last", f"{_ended(self.training.last, self.training.last_ended_us)}")
+            found += _line("last", f"{ended_text(self.training.last, self.training.last_ended_us)}")
         found += _line("next", self._next(self.learning))
         counts = ", ".join(f"{n} {share}" for share, n in self.store.items()) or "nothing yet"
         return found + _line("store", self.store_problem or counts)
@@ -172,17 +172,6 @@ class _Report:
         others = [f"after {learning.after_inliers} new inliers"] if learning.after_inliers else []
         on_drift = ["on drift"] if learning.on_drift else []
         return ", or ".join([*when, *others, *on_drift]) or "only by `streamad models retrain`"
-
-    def _training(self) -> str:
-        training = self.training
-        if training.state == "idle":
-            return "none is running"
-        what = _asked(training.request) if training.request is not None else "it"
-        if training.state == "interrupted":
-            return f"{what} was interrupted and resumes with a running monitor"
-        since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
-        where = f"process {training.pid} on {training.host}"
-        return f"{what}: {progress_text(training)}{since} ({where})"
 
 
 def _waiting_dict(waiting: Manifest, n_marks_since: int) -> dict[str, Any]:
@@ -218,29 +207,6 @@ def _counts(plant: Plant, model: str) -> tuple[dict[Share, int], Mapping[str, Ma
         return store.counts(), store.marks(), None
     except StoreError as error:
         return {}, {}, str(error)
-
-
-def _asked(request: TrainingRequest) -> str:
-    since = "" if request.since_us is None else f" from {from_us(request.since_us):%Y-%m-%d %H:%M:%S} UTC on"
-    return f"{request.reason}{since}" + (f" ({request.detail})" if request.detail else "")
-
-
-def _ended(result: TrainingResult, ended_us: int | None) -> str:
-    when = "" if ended_us is None else f"{from_us(ended_us):%Y-%m-%d %H:%M:%S} UTC, "
-    if isinstance(result, TrainingFailed):
-        return f"{when}{result.request.reason}: {result.kind}: {result.error}"
-    return f"{when}{result.request.reason}: version {result.version or '(none)'}: {result.reason}"
-
-
-def progress_text(training: TrainingStatus) -> str:
-    """Return phase, epoch and loss of a training."""
-    phase = _PHASES.get(training.phase, training.phase)
-    if training.phase == "comparison":
-        return f"{phase}, step {training.epoch} of {training.n_epochs}"
-    fit = f" {training.fit} of {training.n_fits}" if training.n_fits > 1 else ""
-    epoch = f", epoch {training.epoch} of at most {training.n_epochs}" if training.n_epochs else ""
-    loss = "" if training.loss is None else f", loss {training.loss:.4g}"
-    return f"{phase}{fit}{epoch}{loss}"
 
 
 def _line(label: str, text: str) -> list[Text]:

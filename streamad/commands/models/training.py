@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.models.status import progress_text
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
@@ -23,6 +22,7 @@ from streamad.commands.shared.console import (
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
+from streamad.commands.shared.versions.training import progress_text, relearn_request
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.learn.trainer.child import Child
@@ -36,7 +36,6 @@ from streamad.learn.trainer.requests import (
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import ModelRef
 from streamad.plant import Plant
-from streamad.ranges import parse_time_us
 from streamad.system.tasks import wait_for_either
 from streamad.types import from_us
 
@@ -85,11 +84,7 @@ def relearn(
     """
     plant = load_whole_plant(config)
     learning_of(plant)
-    now_us = plant.clock.now_us()
-    since_us = parse_time_us(since, now_us, "--since")
-    asked = TrainingRequest(
-        reason="relearn", requested_us=now_us, since_us=since_us, detail=f"streamad models relearn --since {since}"
-    )
+    asked = relearn_request(plant, since)
     _train(plant, one_model(plant, model), asked, hand_over=request, as_json=as_json)
 
 

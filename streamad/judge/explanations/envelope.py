@@ -6,6 +6,7 @@ Shapes: N windows, C channels, L window length, n valid samples of a window, Q l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from streamad.errors import ArtifactError
 from streamad.types import FloatArray, IntArray
 
 Course = npt.NDArray[np.float64]
+Clock: TypeAlias = Literal["own", "aligned"]
+"""own: compared at equal times since the beginning. aligned: at equal shares of the time from beginning to end."""
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """The quantiles that an envelope holds, the lowest and the highest value among them."""
 _LOWEST, _LOW, _MIDDLE, _HIGH, _HIGHEST = (LEVELS.index(level) for level in (0.0, 0.05, 0.5, 0.95, 1.0))
@@ -109,21 +112,35 @@ class Envelope:
         n_points = int((self.clock_n >= max(1.0, _MIN_SHARE * int(self.clock_n.max()))).sum())
         return _band(self.clock[:, :, :n_points].astype(np.float64))
 
-    def band(self, length: int) -> Band:
-        """Return the band for a window of ``length`` samples.
+    def band(self, length: int, clock: Clock | None = None) -> Band:
+        """Return the band for a window of ``length`` samples on a ``clock``, None: on that of ``clock_for``.
 
-        It is that on the sequence's own clock if all training windows have this length, or if enough of them reach the
-        end and they do not agree clearly better stretched to equal length. Stretching smooths: it is the second choice.
+        On its own clock the band is NaN at points that no training window reaches.
         """
+        return _band(self._aligned(length) if (clock or self.clock_for(length)) == "aligned" else self._own(length))
+
+    def clock_for(self, length: int) -> Clock:
+        """Return the clock of the band that a window of ``length`` samples is compared with.
+
+        It is the sequence's own clock if all training windows have this length, or if enough of them reach the end and
+        they do not agree clearly better stretched to equal length. Stretching smooths: it is the second choice.
+        """
+        n, last = int(self.clock_n.max()), int(self.clock_n[length - 1])
+        if last < max(1.0, _MIN_SHARE * n):
+            return "aligned"
+        is_only_length = last == n and not self.clock_n[length:].any()
+        is_own = is_only_length or _mean_width(self._own(length)) * _CLEARLY <= _mean_width(self._aligned(length))
+        return "own" if is_own else "aligned"
+
+    def _own(self, length: int) -> Course:
+        """Return the levels [Q, C, n] at equal times since the beginning; NaN where there is no window."""
+        return np.where(self.clock_n[:length] > 0, self.clock[:, :, :length].astype(np.float64), np.nan)
+
+    def _aligned(self, length: int) -> Course:
+        """Return the levels [Q, C, n] at equal shares of each window."""
         by_phase = stretched(self.phase.reshape(-1, self.phase.shape[2]), self.phase.shape[2], length)
         levels: Course = by_phase.reshape(*self.phase.shape[:2], length)
-        n, last = int(self.clock_n.max()), int(self.clock_n[length - 1])
-        if last >= max(1.0, _MIN_SHARE * n):
-            by_clock = self.clock[:, :, :length].astype(np.float64)
-            is_only_length = last == n and not self.clock_n[length:].any()
-            if is_only_length or _mean_width(by_clock) * _CLEARLY <= _mean_width(levels):
-                levels = by_clock
-        return _band(levels)
+        return levels
 
 
 def _band(levels: Course) -> Band:

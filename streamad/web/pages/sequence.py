@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from streamad.commands.shared.explanations.cases import Case, Normal
+from streamad.judge.explanations.envelope import Clock
 from streamad.messages import Attribution
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers
@@ -24,6 +25,12 @@ _BUTTONS: Final = (
     ("withdrawn", "Take back", "w", "as if nothing had been said"),
 )
 
+_CLOCKS: Final[dict[Clock, str]] = {"own": "each on its clock", "aligned": "phases aligned"}
+_MEANS: Final[dict[Clock, str]] = {
+    "own": "The band is that of normal sequences at the same time since their start.",
+    "aligned": "Normal sequences are stretched in time: each begins at 0 % and ends at 100 %, as this one does.",
+}
+
 
 def sequence(
     frame: Frame,
@@ -35,10 +42,16 @@ def sequence(
     neighbours: tuple[SeenSequence | None, SeenSequence | None],
     why_not_judged: str | None,
     said: str | None,
+    clock: Clock | None,
 ) -> list[Html]:
-    """Return the content. ``neighbours`` are the alerts before and after this one, ``said`` answers a form."""
+    """Return the content. ``neighbours`` are the alerts before and after this one, ``said`` answers a form.
+
+    ``clock`` is that of the normal band; None: the one that the sequence is explained with.
+    """
     facts, attribution = case.facts, case.attribution
-    picture = case.picture(normal)
+    picture = case.picture(normal, clock)
+    if clock is None and picture is not None and picture.clock is not None:
+        picture = case.picture(normal, picture.clock)
     parts = [
         element("p", stream_link(one.stream), " / ", one.sequence, class_="path"),
         element("h1", headline(facts, attribution)),
@@ -47,14 +60,19 @@ def sequence(
     ]
     if said:
         parts.append(element("p", said, class_="said", role="status"))
-    parts.append(_steps(neighbours))
-    parts.append(_judging(frame, one, why_not_judged))
+    query = "" if clock is None else f"?clock={clock}"
+    parts.append(_steps(neighbours, query))
+    parts.append(_judging(frame, one, why_not_judged, query))
     if facts.detail:
         parts.append(element("p", facts.detail))
+    if one.contradiction is not None:
+        differs = f"Messages with this id contradict each other ({one.contradiction})."
+        text = f"{differs} Shown is what was read first; an alert is never hidden."
+        parts.append(element("p", text, class_="missing"))
     if picture is None:
         parts.append(element("p", _no_window(one), class_="missing"))
     else:
-        parts += _curves(picture)
+        parts += _curves(picture, one)
         parts.append(_deviations(picture))
     parts += _scores(case, normal)
     parts += _reasons(one, attribution)
@@ -73,17 +91,17 @@ def _no_window(one: SeenSequence) -> str:
     )
 
 
-def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None]) -> Html:
+def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None], query: str) -> Html:
     before, after = neighbours
     links = []
     if before is not None:
-        links.append(element("a", "← earlier alert (K)", href=f"/s/{before.id}", rel="prev", data_key="k"))
+        links.append(element("a", "← earlier alert (K)", href=f"/s/{before.id}{query}", rel="prev", data_key="k"))
     if after is not None:
-        links.append(element("a", "later alert (J) →", href=f"/s/{after.id}", rel="next", data_key="j"))
+        links.append(element("a", "later alert (J) →", href=f"/s/{after.id}{query}", rel="next", data_key="j"))
     return element("p", *links, class_="steps")
 
 
-def _judging(frame: Frame, one: SeenSequence, why_not: str | None) -> Html:
+def _judging(frame: Frame, one: SeenSequence, why_not: str | None, query: str) -> Html:
     """Return the form of the marks, or why there is none."""
     state = element("p", "Judgement: ", state_of(one), f' "{one.note}"' if one.note else "")
     if why_not is not None:
@@ -98,12 +116,15 @@ def _judging(frame: Frame, one: SeenSequence, why_not: str | None) -> Html:
     note = element(
         "label", "Reason ", Html('<input name="note" maxlength="2000" autocomplete="off" placeholder="optional">')
     )
-    form = element("form", element("div", *buttons, class_="buttons"), note, method="post", action=f"/s/{one.id}/mark")
+    action = f"/s/{one.id}/mark{query}"
+    form = element("form", element("div", *buttons, class_="buttons"), note, method="post", action=action)
     return element("section", state, form, class_="judging", aria_label="Judgement")
 
 
-def _curves(picture: Picture) -> list[Html]:
+def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
     parts = [element("h2", "Channels, the largest share first")]
+    if picture.clock is not None:
+        parts += _clocks(picture.clock, of)
     for one in picture.panels:
         share = "" if one.share is None else f"share {one.share:.0%}"
         said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
@@ -125,25 +146,37 @@ def _curves(picture: Picture) -> list[Html]:
     return parts
 
 
+def _clocks(shown: Clock, of: SeenSequence) -> list[Html]:
+    """Return the links to both clocks, and what the one shown means."""
+    links: list[Html] = []
+    for clock, name in _CLOCKS.items():
+        marked = {"aria_current": "true"} if clock == shown else {}
+        links += [element("a", name, href=f"/s/{of.id}?clock={clock}", **marked), Html(" ")]
+    return [element("p", *links, class_="choice"), element("p", _MEANS[shown], class_="soft")]
+
+
 def _values(picture: Picture, one: Panel) -> Html:
     """Return at most 40 points of a channel as a table, for readers who do not see the curve."""
     step = max(1, -(-len(picture.at) // 40))
     rows = []
     for index in range(0, len(picture.at), step):
         normal = one.normal
-        band = "" if normal is None else f"{normal.low[index]:.4g} to {normal.high[index]:.4g}"
+        band = ""
+        if normal is not None and np.isfinite(normal.low[index]):
+            band = f"{normal.low[index]:.4g} to {normal.high[index]:.4g}"
         rows.append((f"{picture.at[index]:.4g}", f"{one.course[index]:.4g}", band))
-    at = "s since the start" if picture.is_timed else "point"
+    at = "% of the sequence" if picture.is_aligned else "s since the start" if picture.is_timed else "point"
     return rows_table(f"{one.name} over time", (at, one.unit or "value", "normal band"), rows)
 
 
 def _deviations(picture: Picture) -> Html:
     rows = []
+    scale = picture.extent / (float(picture.at[-1]) or 1.0)  # shares are of the sequence, the window may hold less
     for one in picture.panels:
         if one.normal is None:
             continue
         half = np.maximum((one.normal.high - one.normal.low) / 2, 1e-9 * (1 + np.abs(one.normal.middle)))
-        spans = [(segment.start, segment.end) for segment in one.segments]
+        spans = [(min(each.start * scale, 1.0), min(each.end * scale, 1.0)) for each in one.segments]
         rows.append((one.name, (one.course - one.normal.middle) / half, spans))
     if not rows:
         return Html("")

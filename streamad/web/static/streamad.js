@@ -17,7 +17,13 @@ async function renew() {
   const opened = [...old.querySelectorAll("details")].map((each) => each.open);
   const scrolled = [...old.querySelectorAll(".wide")].map((each) => [each.scrollLeft, each.scrollTop]);
   const focus = path(document.activeElement, old);
+  const written = [...old.querySelectorAll("input:not([type=hidden])")].filter((each) => each.value !== each.defaultValue);
+  const values = written.map((each) => [path(each, old), each.value]);
   old.replaceWith(fresh);
+  for (const [where, value] of values) {
+    const field = where && fresh.querySelector(where);
+    if (field) field.value = value;
+  }
   fresh.querySelectorAll("details").forEach((each, i) => { each.open = opened[i] ?? false; });
   fresh.querySelectorAll(".wide").forEach((each, i) => {
     if (scrolled[i]) [each.scrollLeft, each.scrollTop] = scrolled[i];

@@ -42,12 +42,21 @@ def plant_in(folder: Path, **more: Any) -> Plant:
 
 
 class PageUnderTest:
-    """The application over a view with ``messages``, without a network; ``level`` is that of who has the link."""
+    """The application over a view with ``messages``, without a network; ``level`` is that of who has the link.
+
+    Without a ``plant`` one of one channel is made, with the sections ``more``.
+    """
 
     def __init__(
-        self, folder: Path, messages: Iterable[Message] = (), *, level: Level = Level.OPERATOR, **more: Any
+        self,
+        folder: Path,
+        messages: Iterable[Message] = (),
+        *,
+        level: Level = Level.OPERATOR,
+        plant: Plant | None = None,
+        **more: Any,
     ) -> None:
-        self.plant = plant_in(folder, **more)
+        self.plant = plant_in(folder, **more) if plant is None else plant
         web = self.plant.settings.web
         self.view = View(folder / "view.sqlite3", keep_us=web.keep, max_bytes=web.max_bytes)
         self.view.put(messages)

@@ -21,9 +21,9 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from streamad.commands.models.figures import figures_table
 from streamad.commands.models.show import show_page
-from streamad.commands.models.status import progress_text
 from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.commands.shared.figures.certification import rounded_up
+from streamad.commands.shared.versions.training import progress_text
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence, is_reserved

@@ -70,6 +70,42 @@ def test_the_time_axis_ends_where_the_window_ends() -> None:
     assert cut.notes == ("the judged window holds the first 50 % of the sequence",)
 
 
+def test_an_aligned_picture_is_over_the_share_of_the_sequence() -> None:
+    courses, envelope = window_of(NAMES, 21, 64)
+    picture = picture_of(facts_of(60.0), courses, envelope=envelope, clock="aligned")
+    assert (picture.clock, picture.is_aligned, picture.extent) == ("aligned", True, 100.0)
+    assert picture.at[[0, 1, -1]] == pytest.approx([0.0, 5.0, 100.0])
+    panel = picture.panels[0]
+    assert panel.normal is not None
+    band = envelope.band(21, "aligned")
+    assert panel.normal.middle == pytest.approx(band.middle[NAMES.index(panel.name)])
+    cut = picture_of(facts_of(60.0), replace(courses, shown=0.5), envelope=envelope, clock="aligned")
+    assert (cut.at[-1], cut.extent) == (pytest.approx(50.0), 100.0)
+
+
+def test_without_a_band_there_is_no_clock_to_choose() -> None:
+    courses, _ = window_of(NAMES, 20)
+    picture = picture_of(facts_of(60.0), courses, clock="aligned")
+    assert (picture.clock, picture.is_aligned, picture.at[-1]) == (None, False, 60.0)
+
+
+def test_the_order_of_channels_and_the_explanation_s_clock_stay_whatever_clock_is_drawn() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    plain = picture_of(facts_of(), courses, envelope=envelope)
+    assert (plain.clock, plain.is_aligned) == (envelope.clock_for(20), False)
+    for clock in ("own", "aligned"):
+        assert names_of(picture_of(facts_of(), courses, envelope=envelope, clock=clock)) == names_of(plain)
+
+
+def test_a_sequence_longer_than_all_of_training_says_that_its_end_has_no_band() -> None:
+    _, envelope = window_of(NAMES, 20, 64)
+    longest = int(np.flatnonzero(envelope.clock_n)[-1]) + 1
+    courses, _ = window_of(NAMES, longest + 1, 64)
+    picture = picture_of(facts_of(), courses, envelope=envelope, clock="own")
+    assert picture.notes == ("its end has no normal band: no training sequence is so long",)
+    assert picture_of(facts_of(), courses, envelope=envelope).notes == ()
+
+
 def test_a_thinned_window_lies_on_the_band_at_its_own_points() -> None:
     courses, envelope = window_of(NAMES, 21)
     band = envelope.band(21)

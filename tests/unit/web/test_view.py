@@ -235,7 +235,8 @@ def test_a_view_of_an_earlier_release_gets_the_columns_that_it_lacks(tmp_path: P
     view.put([verdict(1)])
     view.close()
     with sqlite3.connect(view.path) as connection:
-        for column in ("means", "spreads"):
+        connection.execute("DROP INDEX by_contradiction")
+        for column in ("means", "spreads", "contradiction"):
             connection.execute(f"ALTER TABLE sequences DROP COLUMN {column}")
     again = opened(tmp_path)
     assert again.set_aside is None

@@ -10,7 +10,7 @@ import numpy as np
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import shown_share
 from streamad.judge.calibration import Calibration
-from streamad.judge.explanations.envelope import Envelope
+from streamad.judge.explanations.envelope import Clock, Envelope
 from streamad.learn.parts import registry_of
 from streamad.messages import Attribution, ModelRef, unpacked_values
 from streamad.messages import Window as WindowMessage
@@ -78,8 +78,8 @@ class Case:
         """Return where the score lies among those of the calibration."""
         return scores_of(self.facts, normal.calibration)
 
-    def picture(self, normal: Normal) -> Picture | None:
-        """Return what to draw; None without a window."""
+    def picture(self, normal: Normal, clock: Clock | None = None) -> Picture | None:
+        """Return what to draw, the normal band on ``clock`` (``picture_of``); None without a window."""
         if self.courses is None:
             return None
         notes = [] if normal.missing is None else [normal.missing]
@@ -94,6 +94,7 @@ class Case:
             envelope=envelope,
             calibration=normal.calibration,
             notes=notes,
+            clock=clock,
         )
 
 

@@ -129,3 +129,17 @@ def test_stretching_keeps_both_ends_and_is_numpys_interpolation(length, to_lengt
     at = np.linspace(0, length - 1, to_length)
     for course, expected in zip(found, courses, strict=True):
         np.testing.assert_allclose(course, np.interp(at, np.arange(length), expected[:length]), atol=1e-6)
+
+
+def test_the_band_on_either_clock_can_be_named_and_ends_where_no_window_reaches():
+    values, lengths = windows(np.arange(4.0), np.arange(6.0))
+    envelope = Envelope.of(values, lengths)
+    own, aligned = envelope.band(8, "own"), envelope.band(8, "aligned")
+    np.testing.assert_allclose(own.middle[0, :6], [0, 1, 2, 3, 4, 5])
+    assert np.isnan(own.middle[:, 6:]).all()
+    np.testing.assert_allclose(aligned.lowest[0, [0, -1]], [0, 3])
+    np.testing.assert_allclose(aligned.highest[0, [0, -1]], [0, 5])
+    for length in range(1, 9):
+        chosen = envelope.band(length, envelope.clock_for(length))
+        np.testing.assert_array_equal(envelope.band(length).middle, chosen.middle)
+        assert np.isfinite(chosen.middle).all()

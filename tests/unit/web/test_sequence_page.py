@@ -1,0 +1,131 @@
+"""The page of one sequence over a version's normal band: on its own clock, or with the phases aligned."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from streamad.commands.shared.plants import load_plant
+from streamad.messages import ChannelSegment, Message, packed_values
+from tests.support.learning.stored import CHANNELS, LEARNING, SHARES, add, plant_of, sequence, train
+from tests.support.web.messages import T, messages_of
+from tests.support.web.page import SAME, PageUnderTest
+
+PLUGINS = Path(__file__).parents[2] / "support" / "plugins"
+MODEL = {"detector": "mean_square", "folds": 2, "device": "cpu", "references": []}
+ID = f"{1:032x}"
+CHOSEN = re.compile(r'<a href="/s/\w+\?clock=(\w+)" aria-current="true">')
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a plant with a version trained on sequences of 3 to 8 samples."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(PLUGINS)
+        path = written(folder)
+        add(path, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
+        assert train(path) == "0001"
+    return folder
+
+
+@pytest.fixture
+def config(trained: Path, tmp_path: Path) -> Path:
+    """The config of a copy of the plant."""
+    shutil.copytree(trained, tmp_path / "plant")
+    return tmp_path / "plant" / "plant.yaml"
+
+
+def written(folder: Path, **sections: Any) -> Path:
+    learning = {**LEARNING, "feedback": "file:feedback.jsonl"}
+    return plant_of(folder, **{"learning": learning, "model": MODEL, **sections})
+
+
+def messages(i: int = 1, length: int = 6, *segments: ChannelSegment, **of_window: Any) -> list[Message]:
+    """Return the messages of an alert whose window has the plant's channels."""
+    values = np.random.default_rng(i).normal(20, 3, (len(CHANNELS), length)).astype(np.float32)
+    given: dict[str, Any] = {
+        "channels": list(CHANNELS), "units": ["", ""], "length": length, "values": packed_values(values), **of_window
+    }  # fmt: skip
+    judged, alert, attribution, window, *_ = messages_of(i)
+    attribution = msgspec.structs.replace(attribution, segments=list(segments))  # type: ignore[type-var]
+    return [judged, alert, attribution, msgspec.structs.replace(window, **given)]  # type: ignore[type-var]
+
+
+def page_of(config: Path, given: list[Message]) -> Any:
+    return PageUnderTest(config.parent, given, plant=load_plant(config)).browser()
+
+
+def test_the_clock_is_in_the_address_and_the_other_one_a_link(config: Path) -> None:
+    client = page_of(config, messages())
+    aligned = client.get(f"/s/{ID}?clock=aligned").text
+    assert CHOSEN.findall(aligned) == ["aligned"]
+    assert f'href="/s/{ID}?clock=own"' in aligned
+    assert "100 %</text>" in aligned
+    assert "% of the sequence" in aligned
+    assert "Normal sequences are stretched in time" in aligned
+    own = client.get(f"/s/{ID}?clock=own").text
+    assert CHOSEN.findall(own) == ["own"]
+    assert " %</text>" not in own
+    assert "s since the start" in own
+    assert "at the same time since their start" in own
+    bands = [re.findall(r'<polygon class="band" points="([^"]*)"', text) for text in (own, aligned)]
+    assert len(bands[0]) == len(bands[1]) == 2
+    assert bands[0] != bands[1]
+
+
+@pytest.mark.parametrize("query", ["", "?clock=", "?clock=x", "?clock=%3Cscript%3E"])
+def test_without_a_clock_it_is_the_one_that_explains_the_sequence(config: Path, query: str) -> None:
+    client = page_of(config, messages())
+    text = client.get(f"/s/{ID}{query}").text
+    (chosen,) = CHOSEN.findall(text)
+    assert client.get(f"/s/{ID}?clock={chosen}").text.count("<polygon") == text.count("<polygon")
+    assert 'action="/s/' + ID + '/mark"' in text
+
+
+def test_a_mark_and_the_way_to_the_next_alert_keep_the_clock(config: Path) -> None:
+    client = page_of(config, [*messages(1), *messages(2)])
+    text = client.get(f"/s/{ID}?clock=aligned").text
+    assert f'href="/s/{2:032x}?clock=aligned"' in text
+    action = re.search(r'action="([^"]*/mark[^"]*)"', text)
+    assert action is not None
+    answer = client.post(action[1], data={"judgement": "confirmed"}, headers=SAME)
+    assert answer.headers["location"].startswith(f"/s/{ID}?clock=aligned&said=confirmed")
+
+
+def test_without_a_band_there_is_nothing_to_choose(config: Path) -> None:
+    other = messages(1, 6, channels=["x", "y"])
+    text = page_of(config, other).get(f"/s/{ID}?clock=aligned").text
+    assert 'class="course"' in text
+    assert "phases aligned" not in text
+    assert "other channels than this window" in text
+
+
+def test_without_the_version_there_is_nothing_to_choose(config: Path) -> None:
+    (config.parent / "registry").rename(config.parent / "gone")
+    text = page_of(config, messages()).get(f"/s/{ID}").text
+    assert 'class="course"' in text
+    assert "phases aligned" not in text
+
+
+@pytest.mark.parametrize("clock", ["own", "aligned"])
+def test_a_segment_lies_at_its_share_of_the_sequence_also_if_the_window_holds_less(config: Path, clock: str) -> None:
+    """The verdict has 50 samples, of which the window holds 8: 8/50 of its time."""
+    segment = ChannelSegment(
+        channel="temp", unit="", start=0.07, end=0.14, start_time=T, end_time=T, direction="above", size=1.0, text="t"
+    )
+    written(config.parent, window={"length": 8, "longer": "truncate"})
+    text = page_of(config, messages(1, 8, segment)).get(f"/s/{ID}?clock={clock}").text
+    assert "the judged window holds the first 14 % of the sequence" in text
+    (drawn,) = re.findall(r'<rect class="segment" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', text)
+    left, width = (float(each) for each in drawn)
+    assert left == pytest.approx(56 + 694 * 0.49, abs=1)
+    assert width == pytest.approx(694 * 0.49, abs=1)
+    (outlined,) = re.findall(r'<rect class="outline" x="([\d.]+)"', text)
+    assert float(outlined) == pytest.approx(150 + 600 * 0.49, abs=1)
