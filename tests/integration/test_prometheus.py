@@ -53,6 +53,30 @@ def test_every_rule_says_what_it_is_and_what_to_do_and_is_tested() -> None:
     assert [name for name in names if f'alertname="{name}"' not in tested] == []
 
 
+def exprs_of(path: Path) -> list[str]:
+    """Return the queries of a dashboard, its variables filled in."""
+    panels = json.loads(path.read_text())["panels"]
+    found = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [each.replace("$job", "streamad").replace("$model", "default") for each in found]
+
+
+@pytest.mark.parametrize("path", sorted((RULES.parents[1] / "grafana").glob("*.json")), ids=lambda path: path.name)
+def test_the_queries_of_a_dashboard_are_valid_and_its_panels_do_not_overlap(path: Path, tmp_path: Path) -> None:
+    rules = [{"record": f"a:{number}", "expr": expr} for number, expr in enumerate(exprs_of(path))]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "a", "rules": rules}]}))
+    command = [tool("promtool"), "check", "rules", str(tmp_path / "rules.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = [
+        (x, y)
+        for panel in json.loads(path.read_text())["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,13 @@ from prometheus_client.registry import Collector
 from streamad.errors import OutputError
 from streamad.messages import ModelRef
 from streamad.runtime.metrics import server as serving
-from streamad.runtime.metrics.collector import Observed, ServedModel, WorkerCollector
+from streamad.runtime.metrics.collector import (
+    DEAD_LETTER_KINDS,
+    EVENT_KINDS,
+    Observed,
+    ServedModel,
+    WorkerCollector,
+)
 from streamad.runtime.metrics.server import MetricsServer
 from streamad.settings.metrics import MetricsSettings, split_address
 from streamad.telemetry.metrics import LearningCounters
@@ -57,7 +64,7 @@ async def scraped(
             more(run)
         observed = Observed(
             pipeline=run.pipeline,
-            models=lambda: [ServedModel(ModelRef("test", "0001"), 0.02, 200, START_US)],
+            models=lambda: [ServedModel(ModelRef("test", "0001"), 0.02, 200, START_US, START_US, 86_400.0)],
             events={"drift": 2},
             now_us=clock.now_us,
             scoring=run.pipeline.status.latency,
@@ -134,6 +141,33 @@ async def test_learning_is_counted_by_model_share_and_outcome() -> None:
     assert found["streamad_drifts_total", (("model", "test"),)] == 1
     for outcome in ("promoted", "not_promoted", "failed"):
         assert found["streamad_trainings_total", (("model", "test"), ("outcome", outcome))] == 1
+
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+
+
+@pytest.mark.parametrize("path", [*(DEPLOY / "prometheus").glob("*.rules.yml"), *(DEPLOY / "grafana").glob("*.json")])
+async def test_rules_and_dashboards_use_names_that_a_worker_has(path: Path) -> None:
+    def learn(run: Run) -> None:
+        run.pipeline.counters.learning["test"] = LearningCounters()
+
+    known = {name for name, _ in samples(await scraped(more=learn))} | {
+        "streamad_explain_duration_seconds_bucket",  # without an explainer there are none
+        "streamad_model_info",
+    }
+    text = await asyncio.to_thread(path.read_text)
+    used = set(re.findall(r"\b(?:streamad|process)_[a-z_]+", text))
+    assert used
+    assert used <= known | {"process_start_time_seconds"}
+    for label, kinds in (("kind", EVENT_KINDS), ("outcome", ("committed", "failed"))):
+        assert set(re.findall(rf'streamad_\w+{{[^}}]*\b{label}=\\?"(\w+)', text)) <= set(kinds)
+
+
+def test_the_kinds_of_dead_letters_are_those_of_the_docs() -> None:
+    text = (DEPLOY.parent / "docs" / "guide" / "messages.md").read_text()
+    table = text[text.index("| kind | |") :].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert set(named) | {"time_jump", "bad_value"} == set(DEAD_LETTER_KINDS)
 
 
 # --- the server ---
