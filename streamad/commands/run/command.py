@@ -87,7 +87,7 @@ def run(
     plant = load_whole_plant(config)
     given = {"instance": instance, "accept_gap": accept_gap or None}
     plant = with_options(plant, {key: value for key, value in given.items() if value is not None})
-    plant = _with_metrics_of(plant, number)
+    plant = with_metrics_of(plant, number)
     verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
     page = page_command(config, port, verbosity) if web else None
     if workers > 1:
@@ -149,7 +149,7 @@ def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 
-def _with_metrics_of(plant: Plant, number: int) -> Plant:
+def with_metrics_of(plant: Plant, number: int) -> Plant:
     """Return ``plant`` with the port of a worker's metrics: that of the config plus its number."""
     metrics = plant.settings.metrics
     if metrics.listen is None or not number:
