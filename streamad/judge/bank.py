@@ -16,6 +16,7 @@ from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at
 from streamad.telemetry.logs import get_logger
+from streamad.telemetry.metrics import Histogram
 
 RETRY_US = 10_000_000
 """A model that cannot be loaded is tried again after this long; its sequences are unscorable until then."""
@@ -51,6 +52,8 @@ class ModelBank:
         self._batchers: dict[str, MicroBatcher] = {}
         self._loading: dict[str, asyncio.Task[MicroBatcher]] = {}
         self._failed: dict[str, tuple[int, StreamadError]] = {}
+        self.durations = Histogram()
+        """The times in which batches were scored, of all models."""
         self._scoring = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-loading")
         self._closed = False
@@ -150,7 +153,9 @@ class ModelBank:
     async def _new(self, name: str) -> MicroBatcher:
         try:
             model = await asyncio.get_running_loop().run_in_executor(self._loader, self._in_service, name)
-            batcher = MicroBatcher(model, self._clock, self._settings.run, name=name, thread=self._scoring)
+            batcher = MicroBatcher(
+                model, self._clock, self._settings.run, name=name, thread=self._scoring, durations=self.durations
+            )
             if self._on_new is not None:
                 self._on_new(name, batcher)
         except StreamadError as error:

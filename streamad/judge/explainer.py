@@ -24,6 +24,7 @@ from streamad.safe_text import masked, one_line, text_of
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.threads import LoneThread
+from streamad.telemetry.metrics import Histogram
 from streamad.types import FloatArray, IntArray, Window
 
 LIMIT_S = 60.0
@@ -135,6 +136,8 @@ class Explainer:
         if settings.run.stall_timeout:  # an alert that waits for its attribution must not stall the run
             self._limit_s = min(LIMIT_S, settings.run.stall_timeout / 2e6)
         self._worker = _Worker(settings, load)
+        self.durations = Histogram()
+        """The times in which attributions were made."""
         self._one_at_a_time = asyncio.Lock()
         self._one_debt_at_a_time = asyncio.Lock()
         self._hanging: dict[ModelRef, Future[Attribution]] = {}
@@ -164,6 +167,7 @@ class Explainer:
         self._hanging = {model: call for model, call in self._hanging.items() if not call.done()}
         if alert.model in self._hanging:
             raise _UnexplainedError(f"{_label(alert.model)} is still busy with an alert before: it hangs")
+        begun_us = self._clock.monotonic_us()
         call = self._worker.begin(alert, terms, window)
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -171,6 +175,7 @@ class Explainer:
         if not call.done():
             await pause(self._limit_s, self._clock, ended)
         if call.done():
+            self.durations.add((self._clock.monotonic_us() - begun_us) / 1e6)
             return call.result()
         self._hanging[alert.model] = call
         self._worker.close()

@@ -29,6 +29,7 @@ from streamad.ports import Clock, Scorer
 from streamad.safe_text import described
 from streamad.settings.plant_yaml import RunSettings
 from streamad.system.clock import pause
+from streamad.telemetry.metrics import Histogram
 from streamad.types import FloatArray, Window
 
 P = ParamSpec("P")
@@ -121,6 +122,11 @@ class Batchers(Protocol):
         """Return the models in service."""
         ...
 
+    @property
+    def durations(self) -> Histogram:
+        """Return the times in which batches were scored."""
+        ...
+
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
         """Return the batcher for a sequence with these routes (``FinishedSequence.routes``), or why there is none."""
         ...
@@ -173,7 +179,8 @@ class MicroBatcher:
     At most ``capacity`` windows wait or are being scored; ``submit`` blocks beyond that (back-pressure). ``name`` is
     the model's name, also before its first version. ``thread`` is shared with other batchers and never shut down here;
     without it the batcher makes its own. ``learning`` returns the progress of a first model, for the verdicts given
-    before it. Use inside one running event loop; ``close`` ends the task and its own thread.
+    before it. ``durations`` takes the time of each batch. Use inside one running event loop; ``close`` ends the task
+    and its own thread.
     """
 
     def __init__(
@@ -185,8 +192,10 @@ class MicroBatcher:
         capacity: int | None = None,
         name: str = "",
         thread: ThreadPoolExecutor | None = None,
+        durations: Histogram | None = None,
     ) -> None:
         settings = settings or RunSettings()
+        self.durations = durations if durations is not None else Histogram()
         self.name = name or (model.ref.name if model is not None else "")
         self.learning: Callable[[], str] = lambda: NO_MODEL_YET
         self._model = model
@@ -328,8 +337,10 @@ class MicroBatcher:
         model = self._model
         assert model is not None  # nothing is submitted before the first one, and none is ever removed
         wanted = [request for request in requests if not request.result.done()]  # others were cancelled
+        begun_us = self._clock.monotonic_us()
         try:
             terms = await self.run(_terms, model, [request.window for request in wanted])
+            self.durations.add((self._clock.monotonic_us() - begun_us) / 1e6)
         except StreamadError as error:
             _fail(wanted, error)
         except BaseException as error:  # the model is foreign code, and the waiting requests must fail

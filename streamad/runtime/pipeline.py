@@ -129,7 +129,7 @@ class Pipeline:
         return payments
 
     def gauges(self) -> Gauges:
-        """Return the current state; the latencies are those since the last call."""
+        """Return the current state, without latencies."""
         return self.status.gauges(self._partitions.values(), self._in_flight_bytes)
 
     async def run(self) -> None:

@@ -14,7 +14,7 @@ from streamad.ports import Clock
 from streamad.runtime.partition import Partition, Results
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger, get_status_logger
-from streamad.telemetry.metrics import Counters, Gauges, Latencies
+from streamad.telemetry.metrics import Counters, Gauges, Histogram, Latencies
 
 
 def worker_name(settings: Settings) -> str:
@@ -26,7 +26,8 @@ def worker_name(settings: Settings) -> str:
 class Status:
     """Reports on a pipeline's ``partitions`` by name; ``moved`` is called at every progress.
 
-    ``latencies`` are for the log and ``latencies_told`` for the status messages, each since it was last asked.
+    ``latency`` holds all of them; ``latencies`` are for the log and ``latencies_told`` for the status messages, each
+    since it was last asked.
     """
 
     def __init__(
@@ -39,7 +40,8 @@ class Status:
         self._log = get_status_logger().bind(plant=settings.name, worker=worker_name(settings))
         self._detail_log = get_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
-        self.latencies, self.latencies_told = Latencies(), Latencies()
+        self.latency = Histogram()
+        self.latencies, self.latencies_told = Latencies(self.latency), Latencies(self.latency)
 
     def moved(self) -> None:
         """Note progress."""
@@ -52,15 +54,14 @@ class Status:
         counters = self._counters
         counters.commits += 1
         for waiting, sequence in zip(results.done, results.judged, strict=True):
-            counters.verdicts[sequence.verdict.decision] += 1
+            verdict, alert = sequence.verdict, sequence.alert
+            model = "" if verdict.model is None else verdict.model.name
+            counters.count_verdict(model, verdict.decision, None if alert is None else alert.alert_id)
             if sequence.verdict.decision == "unscorable":
                 counters.count_unscorable(Unscorable(sequence.verdict.detail or "unknown").reason)
             counters.trained_model += sequence.trained_model
-            counters.alerts += sequence.alert is not None
             if waiting.record_us is not None:
-                latency_us = self._clock.now_us() - waiting.record_us
-                self.latencies.add(latency_us)
-                self.latencies_told.add(latency_us)
+                self.latency.add((self._clock.now_us() - waiting.record_us) / 1e6)
         made = results.attributions + [each.attribution for each in results.judged if each.attribution is not None]
         counters.attributions += len(made)
         counters.unexplained += sum(each.method == NO_METHOD for each in made)
@@ -85,9 +86,8 @@ class Status:
         return sum(lag for lag in lags if lag is not None) if lags and None not in lags else None
 
     def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
-        """Return the current state; the latencies are those since the last call."""
+        """Return the current state, without latencies."""
         oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
-        p50_ms, p99_ms = self.latencies.take_ms()
         return Gauges(
             partitions=len(partitions),
             lag=self.lag(partitions),
@@ -96,8 +96,8 @@ class Status:
             buffered_bytes=sum(partition.intake.assembler.buffered_bytes for partition in partitions) + in_flight_bytes,
             waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
             waiting_attributions=sum(partition.payments.owes for partition in partitions),
-            latency_p50_ms=p50_ms,
-            latency_p99_ms=p99_ms,
+            latency_p50_ms=None,
+            latency_p99_ms=None,
         )
 
     def report(self, partitions: Collection[Partition], in_flight_bytes: int) -> None:
@@ -105,8 +105,10 @@ class Status:
         interval_us, now_us = self._settings.run.report_interval, self._clock.monotonic_us()
         if interval_us and now_us - self._reported_us >= interval_us:
             self._reported_us = now_us
-            gauges = self.gauges(partitions, in_flight_bytes)
-            self._log.info("status", **self._counters.as_dict(), **gauges.as_dict())
+            p50_ms, p99_ms = self.latencies.take_ms()
+            latencies = {"latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms}
+            gauges = self.gauges(partitions, in_flight_bytes).as_dict() | latencies
+            self._log.info("status", **self._counters.as_dict(), **gauges)
 
     def check_stall(self, waiting: int) -> None:
         """Raise StalledError if sequences are ``waiting`` and nothing has moved for ``run.stall_timeout``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
@@ -42,6 +42,8 @@ class EventLog:
         self._on_event = on_event
         self._log = get_status_logger().bind(plant=plant)
         self._waiting: deque[Event] = deque(maxlen=_MAX_WAITING)
+        self.counts: Counter[str] = Counter()
+        """Events so far, by kind."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,6 +70,7 @@ class EventLog:
             created_at=from_us(self._clock.now_us()),
         )
         self._waiting.append(event)
+        self.counts[kind] += 1
         if self._on_event is not None:
             self._on_event(event)
             return

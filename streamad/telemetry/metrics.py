@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from streamad.types import BAD_REASONS, BadValues
 
-_LATENCIES = 10_000
 _REASONS = 100
+_MODELS = 200
+_STEPS = 24  # of a bucket of the exposition: 2 to 5 % a step
 
 
 @dataclass(slots=True)
@@ -20,7 +23,8 @@ class LearningCounters:
     """Counters of one model since the run began; ``version`` is in service, None before the first one.
 
     ``accepted``, ``reserved`` and ``aside`` count sequences written to the inlier store, ``unkept`` those lost because
-    it was unavailable; ``trainings`` the finished trainings of this process.
+    it was unavailable; ``trainings`` the finished trainings of this process, of which ``failed`` made no version and
+    ``not_promoted`` one that did not come into service.
     """
 
     version: str | None = None
@@ -31,6 +35,8 @@ class LearningCounters:
     drifts: int = 0
     trainings: int = 0
     promotions: int = 0
+    not_promoted: int = 0
+    failed: int = 0
     swaps: int = 0
 
     def count(self, share: Literal["accepted", "reserve", "aside"], n: int) -> None:
@@ -50,7 +56,8 @@ class Counters:
     those left open at the end of a finite input. ``without_id`` counts samples left out by
     ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
     reason; only some of them become dead letters.
-    ``unscorable`` counts verdicts by reason. ``learning`` is by model, and empty if the plant does not learn.
+    ``unscorable`` counts verdicts by reason, ``judged`` by model and decision; ``last_alerts`` has the id of each
+    model's last alert. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -74,9 +81,27 @@ class Counters:
         self.dead_letters: Counter[str] = Counter()
         self.bad_values: dict[str, Counter[str]] = {}
         self.sequences: Counter[str] = Counter()
-        self.verdicts: Counter[str] = Counter()
+        self.judged: Counter[tuple[str, str]] = Counter()
+        self.last_alerts: dict[str, str] = {}
         self.unscorable: Counter[str] = Counter()
         self.learning: dict[str, LearningCounters] = {}
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Return the number of verdicts by decision."""
+        found: Counter[str] = Counter()
+        for (_, decision), n in self.judged.items():
+            found[decision] += n
+        return found
+
+    def count_verdict(self, model: str, decision: str, alert_id: str | None) -> None:
+        """Count a verdict of a model ("": none judged it), and its alert; models beyond the first 200 are "other"."""
+        known = (model, decision) in self.judged or len(self.judged) < _MODELS
+        name = model if known else "other"
+        self.judged[name, decision] += 1
+        if alert_id is not None:
+            self.alerts += 1
+            self.last_alerts[name] = alert_id
 
     def count_unscorable(self, reason: str) -> None:
         """Count a verdict ``unscorable``; reasons beyond the first hundred count as "other"."""
@@ -92,7 +117,9 @@ class Counters:
     def as_dict(self) -> dict[str, Any]:
         """Return all as plain numbers, counters by kind or model as nested mappings."""
         plain = {name: dict(of) if isinstance(of, Counter) else of for name, of in sorted(vars(self).items())}
-        del plain["learning"]
+        for name in ("learning", "judged", "last_alerts"):
+            del plain[name]
+        plain["verdicts"] = dict(self.verdicts)
         plain["bad_values"] = {channel: dict(of) for channel, of in self.bad_values.items()}
         learning = {model: asdict(counters) for model, counters in self.learning.items()}
         return {**plain, "learning": learning} if learning else plain
@@ -104,7 +131,7 @@ class Gauges:
 
     ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
     by the records' own times; ``waiting_attributions``: committed alerts without theirs; ``latency_*_ms``: from the
-    time of the record that ended a sequence to the commit of its verdict.
+    time of the record that ended a sequence to the commit of its verdict, since the last status line.
     """
 
     partitions: int
@@ -122,20 +149,65 @@ class Gauges:
         return asdict(self)
 
 
-class Latencies:
-    """Quantiles of the latest latencies since the last call."""
+class Histogram:
+    """Counts times in fine steps: 24 of each bucket of the exposition (``BOUNDS_S``), so quantiles are good to 4 %.
+
+    It only grows: many readers look at it, and none takes anything from another.
+    """
+
+    BOUNDS_S: Final[tuple[float, ...]] = tuple(
+        round(step * 10.0**power, 9) for power in range(-4, 3) for step in (1, 2, 5)
+    )
+    """Upper bounds of the buckets, from 0.1 ms to 500 s."""
+    _FINE_S: Final[tuple[float, ...]] = (
+        0.0,
+        *(
+            low * (high / low) ** (part / _STEPS)
+            for low, high in zip((BOUNDS_S[0] / 2, *BOUNDS_S[:-1]), BOUNDS_S, strict=True)
+            for part in range(1, _STEPS + 1)
+        ),
+    )
 
     def __init__(self) -> None:
-        self._latest: deque[int] = deque(maxlen=_LATENCIES)
+        self.counts = [0] * (len(self._FINE_S) + 1)
+        self.sum_s = 0.0
 
-    def add(self, latency_us: int) -> None:
-        """Add a latency; a negative one (clocks of two machines) counts as 0."""
-        self._latest.append(max(0, latency_us))
+    def add(self, seconds: float) -> None:
+        """Count a time; a negative one (clocks of two machines) counts as 0."""
+        seconds = max(0.0, seconds)
+        self.counts[bisect_left(self._FINE_S, seconds * (1 - 1e-12))] += 1
+        self.sum_s += seconds
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """Return each bound with the number of times up to it, infinity at last."""
+        below = list(accumulate(self.counts))
+        at = [(bound, below[_STEPS * number]) for number, bound in enumerate(self.BOUNDS_S, start=1)]
+        return [*at, (float("inf"), below[-1])]
+
+    def quantile(self, share: float, since: Sequence[int]) -> float | None:
+        """Return a quantile in seconds of the times counted after the counts were ``since``; None if there are none."""
+        counts = [now - before for now, before in zip(self.counts, since, strict=True)]
+        rank, below = share * sum(counts), 0
+        for number, n in enumerate(counts):
+            if n and below + n >= rank:
+                high = self._FINE_S[min(number, len(self._FINE_S) - 1)]
+                low = self._FINE_S[number - 1] if number else 0.0
+                return low + (high - low) * max(0.0, rank - below) / n if low else high
+            below += n
+        return None
+
+
+class Latencies:
+    """Quantiles of what a histogram has counted since the last call."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._since = list(histogram.counts)
 
     def take_ms(self) -> tuple[float | None, float | None]:
         """Return median and 99th percentile in milliseconds since the last call, None if there were none."""
-        if not self._latest:
+        p50, p99 = (self._histogram.quantile(share, self._since) for share in (0.5, 0.99))
+        self._since = list(self._histogram.counts)
+        if p50 is None or p99 is None:
             return None, None
-        p50, p99 = np.quantile(np.fromiter(self._latest, dtype=np.int64), (0.5, 0.99)) / 1e3
-        self._latest.clear()
-        return round(float(p50), 3), round(float(p99), 3)
+        return round(1e3 * p50, 3), round(1e3 * p99, 3)

@@ -6,11 +6,13 @@ import platform
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from streamad.commands.run.metrics import metrics_beside
 from streamad.commands.run.page import page_beside, page_command
 from streamad.commands.run.workers import Supervisor
 from streamad.commands.shared.console import (
@@ -30,6 +32,8 @@ from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.ports import Source, TransactionalSource
 from streamad.runtime.wiring import check_clock, committer_for, source_for
+
+_LAST_PORT = 65_535
 
 
 def run(
@@ -67,6 +71,7 @@ def run(
         int | None, typer.Option(min=0, max=65_535, help="Port of the page; 0: any free one. [default: web.port]")
     ] = None,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+    number: Annotated[int, typer.Option(hidden=True, min=0)] = 0,
 ) -> None:
     """Read the source, judge every finished sequence, and write alerts to the sinks.
 
@@ -82,6 +87,7 @@ def run(
     plant = load_whole_plant(config)
     given = {"instance": instance, "accept_gap": accept_gap or None}
     plant = with_options(plant, {key: value for key, value in given.items() if value is not None})
+    plant = with_metrics_of(plant, number)
     verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
     page = page_command(config, port, verbosity) if web else None
     if workers > 1:
@@ -103,7 +109,13 @@ def run(
 
     async def monitor_source(source: Source) -> bool:
         """Run to the end of the source or to a requested stop; return whether it was that."""
-        monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
+        monitor = Monitor(
+            plant,
+            quiet=quiet,
+            learns=True,
+            on_start=stop_with_parent if supervised else None,
+            beside=partial(metrics_beside, plant, shares_topic=isinstance(source, TransactionalSource)),
+        )
         report = await monitor.run(
             source,
             committer_for(plant, source),
@@ -137,6 +149,21 @@ def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 
+def with_metrics_of(plant: Plant, number: int) -> Plant:
+    """Return ``plant`` with the port of a worker's metrics: that of the config plus its number."""
+    metrics = plant.settings.metrics
+    if metrics.listen is None or not number:
+        return plant
+    host, _, port = metrics.listen.rpartition(":")
+    if port == "0":
+        return plant
+    own = int(port) + number
+    if own > _LAST_PORT:
+        raise UsageError(f"metrics.listen: {metrics.listen} leaves no port for worker {number}")
+    listen = metrics.model_copy(update={"listen": f"{host}:{own}"})
+    return replace(plant, settings=plant.settings.model_copy(update={"metrics": listen}))
+
+
 async def _supervise(plant: Plant, workers: int, program: list[str], page: list[str] | None) -> None:
     """Run ``workers`` processes of ``program``, group members with names of their own, and ``page`` beside them."""
     source = source_for(plant)
@@ -149,7 +176,7 @@ async def _supervise(plant: Plant, workers: int, program: list[str], page: list[
     host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
     base = plant.settings.source.options.get("instance") or f"{plant.settings.name}-{host}"
     supervisor = Supervisor(
-        lambda number: [*program, "--instance", f"{base}-{number}"],
+        lambda number: [*program, "--instance", f"{base}-{number}", "--number", str(number)],
         workers,
         stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
     )

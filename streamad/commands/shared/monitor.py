@@ -7,9 +7,9 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from streamad.commands.shared.console import Fields, count, err, stop_on_signals
 from streamad.commands.shared.figures.report import RunReport
@@ -23,6 +23,7 @@ from streamad.system.tasks import is_stop
 from streamad.telemetry.events import EventLog
 
 if TYPE_CHECKING:
+    from streamad.judge.explainer import Explainer
     from streamad.judge.judging import JudgedSequence
     from streamad.judge.scoring import Batchers
     from streamad.runtime.pipeline import Pipeline
@@ -41,6 +42,7 @@ class Watcher(Protocol):
         ...
 
 
+Beside: TypeAlias = "Callable[[Pipeline, Batchers, Explainer | None, EventLog], AbstractAsyncContextManager[None]]"
 _LATENCIES = 10_000
 _OBJECTS_BEFORE_COLLECTION = 20_000
 _PROGRESS_S = 1.0
@@ -131,7 +133,8 @@ class Monitor:
     ``keeps_verdicts``: the report holds all verdicts. ``learns``: models learn as the config says, and the status of
     this worker is written; otherwise models are only read, and neither store nor registry changes. ``on_start`` gets
     the function that requests the stop, and returns for how many seconds after a first signal further ones are
-    repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution.
+    repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution. ``beside`` is
+    entered while the pipeline runs.
     """
 
     def __init__(
@@ -143,11 +146,13 @@ class Monitor:
         learns: bool = False,
         on_start: Callable[[Callable[[], None]], float] | None = None,
         watcher: Watcher | None = None,
+        beside: Beside | None = None,
     ) -> None:
         from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help and wrong options need none
 
         self._on_start = on_start
         self._watcher = watcher
+        self._beside: Beside = beside or (lambda *_: nullcontext())
         self._plant = plant
         self._quiet = quiet
         self._keeps_verdicts = keeps_verdicts
@@ -215,7 +220,8 @@ class Monitor:
             with calm_garbage_collector(), self._bar, stop_on_signals(request_stop, last, repeats_s=repeats_s):
                 models = partial(_in_service, batchers)
                 reporter = Reporter(plant, pipeline, models) if self._is_of_plant else None
-                await self._run(pipeline, batchers, reporter)
+                async with self._beside(pipeline, batchers, explainer, self._events):
+                    await self._run(pipeline, batchers, reporter)
         finally:
             if explainer is not None:
                 explainer.close()

@@ -168,6 +168,7 @@ class Trainings:
         if isinstance(result, TrainingFailed):
             if result.kind == "failed":
                 self._counters.trainings += 1
+                self._counters.failed += 1
                 self._emit("training_failed", f"{self._name} ({why}): {result.error}")
             else:
                 self._is_overtaken = self._is_overtaken or result.kind == "refused"
@@ -176,6 +177,7 @@ class Trainings:
         self._count_from(self._clock.now_us())
         self._counters.trainings += 1
         self._counters.promotions += result.promoted
+        self._counters.not_promoted += not result.promoted
         model = None if result.version is None else ModelRef(self._name, result.version)
         self._emit(
             "model_promoted" if result.promoted else "model_not_promoted",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.run.command import with_options
+from streamad.commands.run.command import with_metrics_of, with_options
+from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
@@ -35,3 +36,27 @@ def test_options_win_over_those_in_the_url(query: str, left: dict[str, str]) -> 
 
 def test_an_address_without_options_stays_as_it_is() -> None:
     assert with_options(plant("batch-?.csv"), {}).settings.source.url == "batch-?.csv"
+
+
+def listening(listen: str | None) -> Plant:
+    content = {"channels": [{"name": "a"}], "source": {"url": "a.csv"}, "metrics": {"listen": listen}}
+    return Plant(Settings(**content), Path(), SystemClock())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("listen", "number", "found"),
+    [
+        ("127.0.0.1:9464", 0, "127.0.0.1:9464"),  # a run without --workers
+        ("127.0.0.1:9464", 1, "127.0.0.1:9465"),
+        ("[::1]:9464", 12, "[::1]:9476"),
+        ("127.0.0.1:0", 3, "127.0.0.1:0"),
+        (None, 3, None),
+    ],
+)
+def test_each_worker_has_a_port_of_its_own_for_its_metrics(listen: str | None, number: int, found: str | None) -> None:
+    assert with_metrics_of(listening(listen), number).settings.metrics.listen == found
+
+
+def test_a_worker_without_a_port_is_an_error() -> None:
+    with pytest.raises(UsageError, match="leaves no port for worker 2"):
+        with_metrics_of(listening("127.0.0.1:65534"), 2)

@@ -279,14 +279,20 @@ def test_a_person_s_machine_is_left_alone(debian: Checkout, given: str) -> None:
     assert not debian.log.exists()
 
 
-@pytest.mark.parametrize(("given", "has_chromium"), [("true", False), ("true", True), ("", False)])
-def test_only_a_ci_machine_without_chromium_gets_it(debian: Checkout, given: str, has_chromium: bool) -> None:
+PROGRAMS = {"chromium": "chromium", "promtool": "prometheus"}
+"""Programs that the tests need, and their packages."""
+
+
+@pytest.mark.parametrize("given", ["true", ""])
+@pytest.mark.parametrize("there", [(), ("chromium",), ("promtool",), ("chromium", "promtool")])
+def test_only_a_ci_machine_without_a_program_gets_it(debian: Checkout, given: str, there: tuple[str, ...]) -> None:
     (debian.root / "scripts" / "kafka").write_text("exit 0\n")
-    if has_chromium:
-        (debian.path / "chromium").symlink_to("/bin/true")
+    for program in there:
+        (debian.path / program).symlink_to("/bin/true")
     assert debian.run("scripts/test", CI=given).returncode == 0
     installs = [line for line in debian.log.read_text().splitlines() if "install -y" in line]
-    assert [line.split()[-2] for line in installs] == (["chromium"] if given and not has_chromium else [])
+    missing = [package for program, package in PROGRAMS.items() if program not in there]
+    assert [line.split()[-2] for line in installs] == (missing if given else [])
 
 
 def test_a_ci_machine_without_root_gets_a_one_line_error(debian: Checkout) -> None:

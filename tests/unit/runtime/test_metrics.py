@@ -1,0 +1,294 @@
+"""The metrics of a worker: what they say of a real run, and a server that answers also if the loop hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from streamad.errors import OutputError
+from streamad.messages import ModelRef
+from streamad.runtime.metrics import server as serving
+from streamad.runtime.metrics.collector import (
+    DEAD_LETTER_KINDS,
+    EVENT_KINDS,
+    Observed,
+    ServedModel,
+    WorkerCollector,
+)
+from streamad.runtime.metrics.server import MetricsServer
+from streamad.settings.metrics import MetricsSettings, split_address
+from streamad.telemetry.metrics import LearningCounters
+from streamad.testing import ListSource, ManualClock
+from streamad.types import PartitionAssigned, RecordBatch
+from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, until
+
+MESSAGES = [
+    line("a", "a-0", [1] * 8, end=True),
+    line("a", "a-1", [10] * 8, 10.0, end=True),
+    line("b", "b-0", [1], 20.0),
+    b"{",
+]
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+async def scraped(
+    *, shares_topic: bool = True, partition: str = "t[0]", more: Callable[[Run], None] | None = None
+) -> str:
+    """Return the metrics of a run over ``MESSAGES`` before it ends."""
+    records = tuple(records_of(MESSAGES))
+    batch = RecordBatch(partition, records, len(records), end_offset=9, caught_up=True)
+    source = ListSource([PartitionAssigned(partition), batch], endless=True)
+    clock = ManualClock(START_US + 60_000_000)
+    found = []
+
+    async def beside(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.counters.records == len(records))
+        clock.advance(2)
+        await until(lambda: len(run.pipeline.counters.verdicts) == 2)
+        if more is not None:
+            more(run)
+        observed = Observed(
+            pipeline=run.pipeline,
+            models=lambda: [ServedModel(ModelRef("test", "0001"), 0.02, 200, START_US, START_US, 86_400.0)],
+            events={"drift": 2},
+            now_us=clock.now_us,
+            scoring=run.pipeline.status.latency,
+            explaining=None,
+            shares_topic=shares_topic,
+        )
+        registry = CollectorRegistry()
+        registry.register(WorkerCollector(observed))
+        found.append((generate_latest(registry) + b"\0" + generate_openmetrics(registry)).decode())
+        await source.close()
+
+    await run_pipeline(source, clock=clock, while_running=beside)
+    return found[0]
+
+
+def samples(text: str) -> dict[Sample, float]:
+    families = text_string_to_metric_families(text.partition("\0")[0])
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for of in families for one in of.samples}
+
+
+async def test_a_scrape_says_what_the_run_has_counted() -> None:
+    text = await scraped()
+    found = samples(text)
+
+    def value(name: str, **labels: str) -> float:
+        return found[f"streamad_{name}", tuple(sorted(labels.items()))]
+
+    assert value("records_read_total") == 4
+    assert value("samples_total") == 17
+    assert value("dead_letters_total", kind="malformed") == 1
+    assert value("sequences_total", reason="marker") == 2
+    assert value("verdicts_total", model="test", decision="normal") == 1
+    assert value("verdicts_total", model="test", decision="anomalous") == 1
+    assert value("alerts_total", model="test") == 1
+    assert value("commits_total", outcome="committed") >= 1
+    assert value("commits_total", outcome="failed") == 0
+    assert value("source_lag_records", partition="t[0]") == 5
+    assert value("low_watermark_age_seconds", partition="t[0]") > 0
+    assert value("open_sequences") == 1
+    assert value("buffered_bytes") > 0
+    assert value("verdict_latency_seconds_count") == 2
+    assert value("verdict_latency_seconds_bucket", le="+Inf") == 2
+    assert value("model_info", model="test", version="0001") == 1
+    assert value("model_trained_timestamp_seconds", model="test") == START_US / 1e6
+    assert value("false_alarm_rate_configured_ratio", model="test") == 0.02
+    assert value("calibration_sequences", model="test") == 200
+    assert value("events_total", kind="drift") == 2
+    assert re.search(r'streamad_alerts_total\{model="test"\} 1.0 # \{alert_id="[0-9a-f]{32}"\}', text)
+
+
+async def test_a_scrape_takes_nothing_from_the_status_line() -> None:
+    runs = []
+    await scraped(more=runs.append)
+    (run,) = runs
+    assert run.pipeline.status.latencies.take_ms()[0] is not None
+
+
+async def test_hostile_names_become_no_labels() -> None:
+    text = await scraped(shares_topic=False, partition='x"}\n evil{a="<script>')
+    assert "evil" not in text
+    assert ("streamad_low_watermark_age_seconds", (("partition", "files"),)) in samples(text)
+    for name in ("a-0", "b-0", 'stream="'):
+        assert name not in text
+
+
+async def test_learning_is_counted_by_model_share_and_outcome() -> None:
+    def learn(run: Run) -> None:
+        of = LearningCounters(accepted=5, reserved=2, drifts=1, trainings=3, promotions=1, not_promoted=1, failed=1)
+        run.pipeline.counters.learning["test"] = of
+
+    found = samples(await scraped(more=learn))
+    assert found["streamad_inliers_total", (("model", "test"), ("share", "accepted"))] == 5
+    assert found["streamad_inliers_total", (("model", "test"), ("share", "reserve"))] == 2
+    assert found["streamad_drifts_total", (("model", "test"),)] == 1
+    for outcome in ("promoted", "not_promoted", "failed"):
+        assert found["streamad_trainings_total", (("model", "test"), ("outcome", outcome))] == 1
+
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+
+
+@pytest.mark.parametrize("path", [*(DEPLOY / "prometheus").glob("*.rules.yml"), *(DEPLOY / "grafana").glob("*.json")])
+async def test_rules_and_dashboards_use_names_that_a_worker_has(path: Path) -> None:
+    def learn(run: Run) -> None:
+        run.pipeline.counters.learning["test"] = LearningCounters()
+
+    known = {name for name, _ in samples(await scraped(more=learn))} | {
+        "streamad_explain_duration_seconds_bucket",  # without an explainer there are none
+        "streamad_model_info",
+    }
+    text = await asyncio.to_thread(path.read_text)
+    used = set(re.findall(r"\b(?:streamad|process)_[a-z_]+", text))
+    assert used
+    assert used <= known | {"process_start_time_seconds"}
+    for label, kinds in (("kind", EVENT_KINDS), ("outcome", ("committed", "failed"))):
+        assert set(re.findall(rf'streamad_\w+{{[^}}]*\b{label}=\\?"(\w+)', text)) <= set(kinds)
+
+
+def test_the_kinds_of_dead_letters_are_those_of_the_docs() -> None:
+    text = (DEPLOY.parent / "docs" / "guide" / "messages.md").read_text()
+    table = text[text.index("| kind | |") :].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert set(named) | {"time_jump", "bad_value"} == set(DEAD_LETTER_KINDS)
+
+
+# --- the server ---
+
+
+class OneMetric(Collector):
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.problem = problem
+
+    def collect(self) -> Iterator[Any]:
+        if self.problem is not None:
+            raise self.problem
+        yield from ()
+
+
+def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+@contextlib.asynccontextmanager
+async def server(collector: Collector | None = None, *, is_ready: bool = True) -> Any:
+    made = MetricsServer("127.0.0.1:0", collector or OneMetric(), lambda: is_ready)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_each_path_has_its_answer() -> None:
+    async with server() as made:
+        for path, status, said in (
+            ("/metrics", 200, ""),
+            ("/livez", 200, "alive\n"),
+            ("/readyz", 200, "ready\n"),
+            ("/", 404, "there are /metrics, /livez and /readyz\n"),
+        ):
+            assert await asyncio.to_thread(get, made.port, path) == (status, said)
+        assert (await asyncio.to_thread(get, made.port, "/metrics", "POST"))[0] == 405
+        accepts = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        assert await asyncio.to_thread(lambda: get(made.port, "/metrics", **accepts)) == (200, "# EOF\n")
+
+
+async def test_before_it_is_ready_it_says_so() -> None:
+    async with server(is_ready=False) as made:
+        assert (await asyncio.to_thread(get, made.port, "/readyz"))[0] == 503
+        assert (await asyncio.to_thread(get, made.port, "/livez"))[0] == 200
+
+
+async def test_a_loop_that_hangs_is_not_alive_and_a_scrape_gets_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "TURN_LIMIT_S", 0.5)
+    monkeypatch.setattr(serving, "_COLLECT_S", 0.2)
+    async with server() as made:
+        answers: list[Any] = []
+
+        def ask() -> None:
+            while not answers or answers[-1][0] == 200:
+                answers.append(get(made.port, "/livez"))
+            answers.append(get(made.port, "/metrics"))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join(60)  # the loop hangs: it waits for the answers
+        assert answers[-2][0] == 503
+        assert "the event loop has not turned" in answers[-2][1]
+        assert answers[-1] == (503, "the metrics could not be collected: not within 0.2 s\n")
+
+
+async def test_a_collector_that_fails_gives_no_half_answer() -> None:
+    async with server(OneMetric(ValueError("a secret"))) as made:
+        status, said = await asyncio.to_thread(get, made.port, "/metrics")
+        assert (status, said) == (503, "the metrics could not be collected: ValueError\n")
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with server() as made:
+        with pytest.raises(OutputError, match=rf"metrics.listen: 127.0.0.1:{made.port} cannot be listened at"):
+            MetricsServer(f"127.0.0.1:{made.port}", OneMetric(), lambda: True)
+
+
+async def test_clients_that_ask_nothing_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving.Handler, "timeout", 0.5)
+    async with server() as made:
+        idle = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(40)]
+
+        def ask() -> tuple[int, str]:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    return get(made.port, "/livez")
+            return 0, ""
+
+        assert await asyncio.to_thread(ask) == (200, "alive\n")
+        assert sum(each.name.startswith("Thread-") for each in threading.enumerate()) <= 20
+        for each in idle:
+            each.close()
+
+
+async def test_closing_amid_a_scrape_returns() -> None:
+    made = MetricsServer("127.0.0.1:0", OneMetric(), lambda: True)
+    port = made.port
+    asking = asyncio.create_task(asyncio.to_thread(get, port, "/metrics"))
+    async with asyncio.timeout(60):
+        await asking
+        with socket.create_connection(("127.0.0.1", port)):
+            await made.close()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "9464", ":9464", "::1:9464", "[x]:1", "a:70000", "a:-1", "a:x", ""])
+def test_addresses_that_are_none_are_refused(listen: str) -> None:
+    with pytest.raises(ValueError, match=r"listen"):
+        MetricsSettings(listen=listen)
+
+
+@pytest.mark.parametrize(("listen", "found"), [("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:9464", ("::1", 9464))])
+def test_addresses_are_split(listen: str, found: tuple[str, int]) -> None:
+    assert split_address(listen) == found
