@@ -29,7 +29,7 @@ from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.shared import Shared
-from streamad.web.view import View
+from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
 _STATIC: Final = {

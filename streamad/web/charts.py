@@ -18,7 +18,7 @@ from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scor
 from streamad.pictures.facts import MARKS, departure
 from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
-from streamad.web.view import SeenSequence
+from streamad.web.store.view import SeenSequence
 
 _WIDTH, _HEIGHT = 760, 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26

@@ -49,7 +49,7 @@ from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
-from streamad.web.view import SeenSequence, View
+from streamad.web.store.view import SeenSequence, View
 from streamad.web.workers import Workers
 
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60

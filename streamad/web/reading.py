@@ -34,7 +34,7 @@ from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
-from streamad.web.view import View
+from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
 _RETRY_S = 5.0

@@ -20,7 +20,7 @@ from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_s
 from streamad.web.app import Changes, Site, application
 from streamad.web.content import Content
 from streamad.web.reading import Reading
-from streamad.web.view import View
+from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
 _LEVELS = {"viewer": Level.VIEWER, "operator": Level.OPERATOR, "engineer": Level.ENGINEER}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from streamad.pictures.html import Html, element, joined, text
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.view import SeenSequence
+from streamad.web.store.view import SeenSequence
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

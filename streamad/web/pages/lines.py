@@ -15,7 +15,7 @@ from streamad.types import ChannelSpec
 from streamad.web import charts
 from streamad.web.pages.layout import count, decision_of, link_to, rows_table, stream_link, when
 from streamad.web.pages.now import decision_row
-from streamad.web.view import Moments, SeenSequence
+from streamad.web.store.view import Moments, SeenSequence
 
 _EACH_DOT = "Each dot is a sequence; dashed: the score from which its model's version alerts. ▲: an alert."
 _EACH_MEAN = "Dot: mean of the judged window; line: one standard deviation to both sides. ▲: an alert."

@@ -21,7 +21,7 @@ from streamad.web.pages.layout import (
     stream_link,
     when,
 )
-from streamad.web.view import SeenEvent, SeenSequence
+from streamad.web.store.view import SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150
 _MOST_LANES = 200

@@ -16,7 +16,7 @@ from streamad.pictures.facts import when as when_text
 from streamad.pictures.html import Html, element
 from streamad.web import charts
 from streamad.web.pages.layout import JUDGED, Frame, link_to, rows_table, state_of, stream_link, when
-from streamad.web.view import SeenSequence
+from streamad.web.store.view import SeenSequence
 
 _BUTTONS: Final = (
     ("false_alarm", "False alarm", "f", "it was normal"),

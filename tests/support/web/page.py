@@ -17,7 +17,7 @@ from streamad.system.clock import SystemClock
 from streamad.web.access import Access, Level, Person, known_hosts
 from streamad.web.app import Changes, Site, application
 from streamad.web.content import Content
-from streamad.web.view import View
+from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
 SECRET = "s" * 32

@@ -16,7 +16,7 @@ from streamad.messages import Attribution, ChannelSegment, Feedback, Message
 from streamad.types import to_us
 from streamad.web.accepting import accepted
 from streamad.web.reading import Reading
-from streamad.web.view import View
+from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import plant_in
 

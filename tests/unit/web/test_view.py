@@ -23,7 +23,7 @@ from streamad.messages import (
 )
 from streamad.types import to_us
 from streamad.web import view as views
-from streamad.web.view import View
+from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict
 
 DAY_US = 86_400_000_000
@@ -266,7 +266,7 @@ def test_a_sequence_from_the_future_pushes_no_other_out(tmp_path: Path) -> None:
 
 
 def test_events_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamad.web.view._MOST_EVENTS", 5)
+    monkeypatch.setattr("streamad.web.store.view._MOST_EVENTS", 5)
     view = View(tmp_path / "view.sqlite3", keep_us=90 * 86_400_000_000, max_bytes=1 << 30)
     view.put(Event(kind="drift", message=f"{i}", created_at=T + timedelta(seconds=i)) for i in range(9))
     view.trim()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from streamad.messages import ChannelShare, Message, ModelRef, packed_values
-from streamad.web.view import View
+from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import PageUnderTest
 from tests.unit.web.test_view import content, opened

@@ -25,8 +25,8 @@ import msgspec
 from streamad.messages import Alert, Attribution, Event, Feedback, Message, Verdict, Window
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
-from streamad.web.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
-from streamad.web.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
+from streamad.web.store.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
+from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
 
 _TRIM_ROWS = 2_000
 _MOST_EVENTS = 20_000

@@ -1,0 +1,1 @@
+"""The view store: what the outputs say, by sequence, in one SQLite file beside the page."""
