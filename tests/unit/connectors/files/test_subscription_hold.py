@@ -102,6 +102,20 @@ async def test_a_line_held_while_it_is_cut_off_and_written_again_comes_again_onl
         assert await Reader(path, group=f"g{is_released}").read_all() == (["c"] if is_released else ["b", "c"])
 
 
+async def test_a_line_held_when_it_was_cut_off_is_not_taken_for_a_repetition_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    start = append(path, "a")
+    append(path, "b")
+    reader = Reader(path)
+    assert await reader.read(2) == ["a", "b"]
+    append(path, "x", length=start)
+    assert await reader.read(1) == ["x"], "it has seen the cut"
+    reader.release(1)
+    assert await reader.end() == ["a"]
+    append(path, "b", created=7, length=start)
+    assert await Reader(path).read_all() == ["b"]
+
+
 async def test_a_file_that_takes_the_place_of_another_is_read_from_its_first_line_not_released(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append(path, *(f"old {n}" for n in range(50)))
