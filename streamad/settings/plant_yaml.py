@@ -17,6 +17,7 @@ from streamad.errors import ConfigError, Problem, some_of
 from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.notify import NotifySettings
 from streamad.settings.outputs import DisplaySettings, SinkSettings
 from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
@@ -377,6 +378,8 @@ class Settings(BaseSettings):
     """What is kept for people to look at."""
     web: WebSettings = WebSettings()
     """The page that `streamad web` serves."""
+    notify: NotifySettings = NotifySettings()
+    """Who is told of alerts, by `streamad notify`."""
     run: RunSettings = RunSettings()
     """The runtime's limits."""
 
