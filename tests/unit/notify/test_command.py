@@ -45,6 +45,7 @@ def test_a_test_notice_goes_to_each_receiver_and_what_came_back_is_said(
     (notice,) = hook.notices
     assert notice["type"] == "streamad.test"
     assert notice["data"]["link"] == "https://page.example"
+    monkeypatch.delenv("STREAMAD_MAIL")  # a stray variable is an error
     notified_plant(plant.folder, receiver(hook))
     said = plant("notify --test --json")
     assert said.code == 0
