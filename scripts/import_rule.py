@@ -96,9 +96,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.promotion",
         "streamad.commands.shared",
     ),
+    "streamad.notify": (
+        *_VERSIONS,
+        "streamad.pictures",
+        "streamad.commands.shared",
+        "streamad.web.accepting",
+    ),
     "streamad.commands": (
         *_VERSIONS,
         "streamad.web",
+        "streamad.notify",
         "streamad.pictures",
         "streamad.injected_faults",
         "streamad.simulation",

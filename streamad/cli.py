@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": "streamad.commands.explain.command",
     "report": "streamad.commands.report.command",
     "web": "streamad.commands.web",
+    "notify": "streamad.commands.notify",
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""

@@ -14,6 +14,7 @@ __all__ = [
     "Feed",
     "FeedRecord",
     "FittedDetector",
+    "HoldingSubscription",
     "LabelledSource",
     "NamedChannels",
     "OwingSource",
@@ -240,6 +241,20 @@ class EndingSubscription(Subscription, Protocol):
 
         Places that also count other things (Kafka's transaction markers) may return more.
         """
+
+
+@runtime_checkable
+class HoldingSubscription(Subscription, Protocol):
+    """A subscription for a reader that reads ahead: messages are done later than the next one is asked for.
+
+    Law: after ``hold`` a message is done by ``release`` alone, and a group begins with the first one not released.
+    """
+
+    def hold(self) -> None:
+        """Hold every message from now on until ``release``; call it before ``messages``."""
+
+    def release(self, n: int) -> None:
+        """Mark the ``n`` oldest of the messages held as done."""
 
 
 @runtime_checkable

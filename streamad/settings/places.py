@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
+from typing import Any
 
 from streamad.errors import Problem
 from streamad.messages import Role
@@ -61,9 +62,12 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
 def held_files(settings: Settings, base_dir: Path) -> dict[Path, str]:
     """Return the files of secrets, TLS keys and certificates, links resolved, with the keys of the config.
 
-    In the options of source and sinks they are what a key such as ``key_file`` or ``{file: PATH}`` names.
+    In the options of source and sinks, and of receivers of notices, they are what a key such as ``key_file`` or
+    ``{file: PATH}`` names.
     """
-    options = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
+    options: dict[str, Any] = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
+    for number, receiver in enumerate(settings.notify.receivers):
+        options[f"notify.receivers.{number}"] = receiver.model_dump(mode="json", exclude_none=True)
     named = ((key, path) for where, given in options.items() for key, path in _named_files(where, given))
     return {_real(base_dir / path): key for key, path in named}
 

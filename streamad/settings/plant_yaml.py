@@ -18,6 +18,7 @@ from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.metrics import MetricsSettings
+from streamad.settings.notify import NotifySettings
 from streamad.settings.outputs import DisplaySettings, SinkSettings
 from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
@@ -380,6 +381,8 @@ class Settings(BaseSettings):
     """The page that `streamad web` serves."""
     metrics: MetricsSettings = MetricsSettings()
     """What a worker tells about itself over HTTP."""
+    notify: NotifySettings = NotifySettings()
+    """Who is told of alerts, by `streamad notify`."""
     run: RunSettings = RunSettings()
     """The runtime's limits."""
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -50,12 +51,25 @@ class FileSubscriptionOptions(ConfigSection):
     )
 
 
+@dataclass(slots=True)
+class _HeldLine:
+    """A line that is not released (None: one without an end yet), and where a group must begin to get it again.
+
+    ``is_gone``: it was cut off the file since, and may be written again.
+    """
+
+    line: TakenLine | None
+    resume: int
+    is_gone: bool = False
+
+
 class FileSubscription:
     """Yields the lines of a file that ``JsonlSink`` writes; waits for a file that is not there yet.
 
     A restarted streamad cuts its file back to its checkpoint and writes later messages once more: none of the latest
     4,096 yielded lines is yielded again. A group's position is kept in the file ``NAME.GROUP.position`` beside it,
-    saved once a second and by ``close``: at least once. A line above ``max_record_bytes`` is yielded as a problem.
+    saved once a second and by ``close``: at least once. After ``hold`` it is that of the first line not released. A
+    line above ``max_record_bytes`` is yielded as a problem.
     """
 
     options_model: type[BaseModel] = FileSubscriptionOptions
@@ -71,7 +85,8 @@ class FileSubscription:
         self._start = given.start or ("latest" if given.group is None else "earliest")
         self._group = None if given.group is None else GroupPosition(self._path, given.group)
         self._found = WholeLines(self._limit)
-        self._lines: deque[TakenLine] = deque(maxlen=_REMEMBERED)  # yielded, the oldest first
+        self._lines: deque[TakenLine] = deque()  # yielded, the oldest first
+        self._held: deque[_HeldLine] | None = None
         self._again: Counter[str] = Counter()
         self._position = 0
         self._too_long_at: int | None = None  # a line without an end, reported already
@@ -97,6 +112,9 @@ class FileSubscription:
                     self._take(line)
                 else:
                     self._yielded = line
+                    if self._held is not None:
+                        self._held.append(_HeldLine(line, line.start))
+                        self.done()
                     yield self._message(line.start, content)
                     self.done()
                     await self._save_if_due()
@@ -104,6 +122,8 @@ class FileSubscription:
                 continue
             if (start := self._found.too_long) is not None and start != self._too_long_at:
                 self._too_long_at = start
+                if self._held is not None:
+                    self._held.append(_HeldLine(None, start))
                 yield self._message(start, None)
             await self._save_if_due()
             if self._end is not None and (self._found.searched >= self._end or not self._found.has_more):
@@ -124,6 +144,18 @@ class FileSubscription:
         yielded, self._yielded = self._yielded, None
         if yielded is not None:
             self._take(yielded)
+
+    def hold(self) -> None:
+        """Hold every line from now on until ``release``."""
+        self._held = deque()
+
+    def release(self, n: int) -> None:
+        """Mark the ``n`` oldest of the lines held as done."""
+        assert self._held is not None
+        for _ in range(n):
+            self._held.popleft()
+        self._is_changed = True
+        self._forget_old_lines()
 
     def end_with_present(self) -> None:
         """Let ``messages`` end after the lines that are there now."""
@@ -210,7 +242,7 @@ class FileSubscription:
                 return self._file
             os.close(self._file)
             self._file = None
-            self._position = 0
+            self._go_to(0)
             self._found = WholeLines(self._limit)
             self._too_long_at = None
             self._lines.clear()
@@ -223,12 +255,20 @@ class FileSubscription:
         while self._lines and not _is_there(file, self._lines[-1]):
             gone = self._lines.pop()
             self._again[gone.identity] += 1
-            self._position = gone.start
+            self._go_to(gone.start)
+            for held in self._held or ():
+                held.is_gone = held.is_gone or held.line is gone
             if len(self._again) > _REMEMBERED:  # who cuts the file again and again must not fill the memory
                 del self._again[next(iter(self._again))]
         size = os.fstat(file).st_size
         if not self._lines and self._position > size:
-            self._position = size
+            self._go_to(size)
+
+    def _go_to(self, position: int) -> None:
+        """Read on from an earlier ``position``, where a group then also begins unless all is released."""
+        self._position = position
+        for held in self._held or ():
+            held.resume = min(held.resume, position)
 
     def _comes_again(self, line: TakenLine) -> bool:
         """Return whether ``line`` was yielded before it was cut off; then it may come once less."""
@@ -258,6 +298,12 @@ class FileSubscription:
         self._lines.append(line)
         self._position = line.start + line.length
         self._is_changed = True
+        self._forget_old_lines()
+
+    def _forget_old_lines(self) -> None:
+        """Keep the latest lines before those that are held, and these."""
+        while len(self._lines) - len(self._held or ()) > _REMEMBERED:
+            self._lines.popleft()
 
     async def _save_if_due(self) -> None:
         is_kept = self._group is not None and self._group.is_locked
@@ -266,10 +312,18 @@ class FileSubscription:
 
     def _save(self) -> None:
         assert self._group is not None
-        again = {name: n for name, n in self._again.items() if n}
-        self._group.save(Position(self._position, list(self._lines), again))
+        self._group.save(self._done_until())
         self._saved_at = time.monotonic()
         self._is_changed = False
+
+    def _done_until(self) -> Position:
+        """Return the position before the first line held; none of the lines held counts as one that may come again."""
+        position, lines, again = self._position, list(self._lines), Counter(self._again)
+        if self._held:
+            position = min(position, self._held[0].resume)
+            lines = [line for line in lines if line.start < position]
+            again -= Counter(held.line.identity for held in self._held if held.is_gone and held.line is not None)
+        return Position(position, lines[-_REMEMBERED:], {name: n for name, n in again.items() if n})
 
 
 def _taken(line: FoundLine) -> TakenLine:

@@ -10,6 +10,7 @@ import typer
 
 from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
+from streamad.commands.check.notify import check_notify
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
@@ -28,8 +29,9 @@ def check(
 ) -> None:
     """Check that a run would work; nothing is written.
 
-    Decodes and cuts the first records of the source, checks that every output and the inlier store can be written, and
-    loads the model in service. Exit code 1 if a check failed, 2 if the config is invalid.
+    Decodes and cuts the first records of the source, checks that every output and the inlier store can be written,
+    reads the secrets of notify.receivers, and loads the model in service. Exit code 1 if a check failed, 2 if the
+    config is invalid.
 
     Example: streamad check --fast
     """
@@ -42,6 +44,7 @@ def check(
         check_checkpoint,
         check_store,
         check_recordings,
+        check_notify,
     ]
     if not fast:
         steps.append(lambda plant: check_models(plant, config))

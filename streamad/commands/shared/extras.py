@@ -12,3 +12,10 @@ def need_web() -> None:
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise PluginError(f"the page needs {' and '.join(missing)}: pip install 'streamad-monitor[web]'")
+
+
+def need_notify() -> None:
+    """Raise PluginError if what the extra ``notify`` installs for webhooks is missing."""
+    missing = [name for name in ("httpx2", "stamina", "standardwebhooks") if find_spec(name) is None]
+    if missing:
+        raise PluginError(f"notices need {' and '.join(missing)}: pip install 'streamad-monitor[notify]'")

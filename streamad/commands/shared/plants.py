@@ -101,8 +101,11 @@ def _places(plant: Plant, last: Role | None = None) -> Places:
     places = {**sink_urls(settings), **exchange_urls(settings)}
     if last is not None and last in places:
         places[last] = places.pop(last)
+    by_key = {place_key(one): url for one, url in places.items()}
+    if settings.notify.undelivered is not None:
+        by_key["notify.undelivered"] = settings.notify.undelivered
     return Places(
-        {place_key(one): url for one, url in places.items()},
+        by_key,
         input_urls(settings),
         plant.base_dir,
         plant.config,

@@ -21,6 +21,7 @@ from typer.main import get_command
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
+from streamad.notify.service import STOP_S
 from streamad.plant import Plant
 from streamad.runtime.wiring import sink_urls
 from streamad.settings.fields import parse_duration_us
@@ -199,6 +200,18 @@ def test_the_command_line_of_systemd_parses() -> None:
     (line,) = re.findall(r"^ExecStart=(\S+) (.*)$", (DEPLOY / "streamad@.service").read_text(), re.MULTILINE)
     assert line[0].endswith("/bin/streamad")
     assert parsed(line[1].split()) == "run"
+
+
+def test_the_unit_of_notices_runs_the_command_and_gives_it_time_to_stop() -> None:
+    lines = (DEPLOY / "streamad-notify@.service").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (unit["Restart"], unit["RestartPreventExitStatus"]) == ("on-failure", str(ConfigError.exit_code))
+    assert unit["StartLimitIntervalSec"] == "0"
+    assert int(unit["TimeoutStopSec"]) > STOP_S + 30
+    assert unit["User"] == "streamad"
+    program, *arguments = unit["ExecStart"].split()
+    assert program.endswith("/bin/streamad")
+    assert parsed(arguments) == "notify"
 
 
 # --- the compose file -----------------------------------------------------------------------------------------------

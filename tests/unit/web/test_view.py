@@ -22,7 +22,7 @@ from streamad.messages import (
     packed_values,
 )
 from streamad.types import to_us
-from streamad.web import view as views
+from streamad.web.store import view as views
 from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict
 

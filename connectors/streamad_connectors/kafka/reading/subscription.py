@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -34,8 +35,9 @@ class KafkaSubscription:
 
     With a group the brokers remember the position, and several programs with one group share the partitions. A message
     is done when the next one is requested; positions are committed once a second, before a rebalance, and by
-    ``close``. Without a group no position is kept. ``start`` says where to begin a partition that the group has not
-    read yet; the default is the earliest message with a group, the next message without.
+    ``close``. After ``hold`` it is done by ``release`` alone. Without a group no position is kept. ``start`` says where
+    to begin a partition that the group has not read yet; the default is the earliest message with a group, the next
+    message without.
 
     With ``principal_header`` a message bears the sender that this header names.
 
@@ -54,6 +56,7 @@ class KafkaSubscription:
         self._topic = self._client.place.topic
         self._consumer: AIOKafkaConsumer | None = None
         self._yielded: tuple[TopicPartition, int] | None = None
+        self._held: deque[tuple[TopicPartition, int]] | None = None
         self._seen: dict[TopicPartition, int] = {}
         self._to_commit: dict[TopicPartition, int] = {}
         self._committed_at = 0.0
@@ -77,8 +80,12 @@ class KafkaSubscription:
             if record is None:
                 continue
             partition = TopicPartition(record.topic, record.partition)
-            self._yielded = partition, record.offset
-            if record.offset > self._seen.get(partition, -1):  # else a repetition after a rebalance
+            is_new = record.offset > self._seen.get(partition, -1)  # else a repetition after a rebalance
+            if self._held is None or (not is_new and all(held != partition for held, _ in self._held)):
+                self._yielded = partition, record.offset
+            elif is_new:
+                self._held.append((partition, record.offset))
+            if is_new:
                 self._seen[partition] = record.offset
                 yield stored_message(record, self._principal_header)
 
@@ -87,6 +94,18 @@ class KafkaSubscription:
         yielded, self._yielded = self._yielded, None
         if yielded is not None and self._group is not None:
             self._to_commit[yielded[0]] = yielded[1] + 1
+
+    def hold(self) -> None:
+        """Hold every message from now on until ``release``."""
+        self._held = deque()
+
+    def release(self, n: int) -> None:
+        """Mark the ``n`` oldest of the messages held as done, for the next commit."""
+        assert self._held is not None
+        for _ in range(n):
+            partition, offset = self._held.popleft()
+            if self._group is not None:
+                self._to_commit[partition] = offset + 1
 
     def end_with_present(self) -> None:
         """Let ``messages`` end after the committed messages that our partitions hold now."""

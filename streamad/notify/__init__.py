@@ -1,0 +1,1 @@
+"""Tells people and programs of alerts: filters, digests, webhooks, mail and chats."""

@@ -1,0 +1,110 @@
+"""What belongs to an alert and is written apart from it: its attribution, and the window for its picture."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from streamad.commands.shared.outputs import place_of, subscription_of
+from streamad.errors import StreamadError
+from streamad.messages import Attribution, Window
+from streamad.plant import Plant
+from streamad.system.untrusted_json import decode_json
+from streamad.telemetry.logs import get_logger
+from streamad.web.accepting import accepted
+
+_RETRY_S = 5.0
+_MOST_BYTES: Final = {"attributions": 32 << 20, "windows": 64 << 20}
+_MOST_OF_ONE = 8 << 20
+_M = TypeVar("_M", Attribution, Window)
+Kept = Literal["attributions", "windows"]
+
+
+class _Id(msgspec.Struct):
+    type: str = ""
+    alert_id: str = ""
+    verdict_id: str = ""
+
+
+class Companions:
+    """The latest messages of a role by id, in bounded memory; whoever waits for one is woken.
+
+    They are read without a group: attributions from the earliest, windows from the next one on.
+    """
+
+    def __init__(self, plant: Plant, role: Kept) -> None:
+        self._plant, self._role = plant, role
+        self._found: OrderedDict[str, bytes] = OrderedDict()
+        self._n_bytes = 0
+        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
+        self.is_kept = place_of(plant, role) is not None
+        """Whether the plant writes them to a place that can be read."""
+
+    async def run(self) -> None:
+        """Read until it is cancelled; what cannot be read is one warning, and is tried again."""
+        is_reported = False
+        while self.is_kept:
+            try:
+                await self._read()
+            except StreamadError as error:
+                if not is_reported:
+                    get_logger().warning("notices lack something", role=self._role, why=str(error))
+                is_reported = True
+            await asyncio.sleep(_RETRY_S)
+
+    async def _read(self) -> None:
+        start = "earliest" if self._role == "attributions" else "latest"
+        subscription = subscription_of(self._plant, self._role, {"start": start}, is_patient=True)
+        received = subscription.messages()
+        try:
+            async for message in received:
+                if message.problem is None:
+                    self.put(message.value)
+        finally:
+            if isinstance(received, AsyncGenerator):
+                await received.aclose()
+            await subscription.close()
+
+    def put(self, value: bytes) -> None:
+        """Keep a message; the oldest ones go."""
+        if len(value) > _MOST_OF_ONE:
+            return
+        try:
+            head = decode_json(value, _Id)
+        except msgspec.DecodeError:
+            return
+        if head.type != ("attribution" if self._role == "attributions" else "window"):
+            return
+        name = head.alert_id or head.verdict_id
+        self._n_bytes += len(value) - len(self._found.pop(name, b""))
+        self._found[name] = value
+        while self._n_bytes > _MOST_BYTES[self._role]:
+            _, gone = self._found.popitem(last=False)
+            self._n_bytes -= len(gone)
+        for waiting in self._awaited.pop(name, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def of(self, name: str, kind: type[_M], until_s: float) -> _M | None:
+        """Return the message of ``kind`` about ``name``, waited for until ``until_s`` (time of the event loop)."""
+        loop = asyncio.get_running_loop()
+        if self.is_kept and name not in self._found and until_s > loop.time():
+            came = loop.create_future()
+            self._awaited.setdefault(name, []).append(came)
+            try:
+                await asyncio.wait([came], timeout=until_s - loop.time())
+            finally:
+                if left := [other for other in self._awaited.pop(name, ()) if other is not came]:
+                    self._awaited[name] = left
+        value = self._found.get(name)
+        if value is None:
+            return None
+        try:
+            found = accepted(decode_json(value, kind), self._plant.clock.now_us())
+        except msgspec.DecodeError:
+            return None
+        return found if isinstance(found, kind) else None

@@ -1,0 +1,48 @@
+"""A plant whose alerts are files, and what a monitor writes there, without a monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamad.messages import Message
+from streamad.plant import Plant
+from tests.support.notify.hook import SECRET, Hook
+from tests.support.web.messages import messages_of
+from tests.support.web.page import plant_in
+
+PLACES = {
+    "verdicts": "verdicts.jsonl", "alerts": "alerts.jsonl", "attributions": "attributions.jsonl",
+    "windows": "windows.jsonl",
+}  # fmt: skip
+_AT = {"alert": 1, "attribution": 2, "window": 3}
+
+
+def id_of(i: int) -> str:
+    """Return the id of alert ``i``."""
+    return f"{i:032x}"
+
+
+def message(kind: str, i: int) -> Message:
+    """Return the alert, the attribution or the window of sequence ``i``."""
+    return messages_of(i)[_AT[kind]]
+
+
+def write(folder: Path, kind: str, numbers: Sequence[int]) -> None:
+    """Append messages to their file."""
+    with (folder / PLACES[f"{kind}s"]).open("ab") as file:
+        file.writelines(msgspec.json.encode(message(kind, i)) + b"\n" for i in numbers)
+
+
+def receiver(hook: Hook, name: str = "first", **more: Any) -> dict[str, Any]:
+    """Return the settings of a receiver at ``hook`` that begins with the earliest alert."""
+    return {"name": name, "url": hook.url, "secret": {"file": "notify.secret"}, "start": "earliest", **more}
+
+
+def notified_plant(folder: Path, *receivers: dict[str, Any], **more: Any) -> Plant:
+    """Return a plant with these receivers, and its secret beside its config."""
+    (folder / "notify.secret").write_text(f"{SECRET}\n")
+    return plant_in(folder, notify={"receivers": list(receivers), **more})
