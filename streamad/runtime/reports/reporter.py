@@ -20,7 +20,7 @@ from streamad.types import from_us
 
 _WRITE_S = 30.0
 _LAST_S = 2.0
-_CURVES_US = 10_000_000
+CURVES_US = 10_000_000
 _MOST_CURVES_BYTES = 4_000_000
 _AT_ONCE = 8
 """So many curves are taken before other tasks get a turn."""
@@ -120,7 +120,7 @@ class Reporter:
         if not settings.display.open or not found:
             return []
         now_us = clock.monotonic_us()
-        if self._curves_us is not None and now_us - self._curves_us < _CURVES_US:
+        if self._curves_us is not None and now_us - self._curves_us < CURVES_US:
             return self._curves
         curves: list[Running] = []
         n_bytes = 0
