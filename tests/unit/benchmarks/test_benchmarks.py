@@ -225,3 +225,11 @@ def test_the_page_s_load_is_measured_in_a_browser() -> None:
     assert many["one_more"]["status"] == 503
     assert "web.max_browsers" in many["one_more"]["text"]
     assert (many["listeners"], many["renewed"]) == (100, 100)
+
+
+def test_throughput_is_compared_with_and_without_status_and_open_sequences() -> None:
+    figures = benchmark("speed/open_sequences", "--turns", "1", "--streams", "60", "--sequences", "6")
+    assert figures["writes_per_turn"] >= 1
+    with_, without = (figures["samples_per_s"][kind] for kind in ("with", "without"))
+    assert figures["ratio"]["median"] == pytest.approx(with_ / without)
+    assert figures["ratio"]["low"] <= figures["ratio"]["median"] <= figures["ratio"]["high"]

@@ -468,3 +468,48 @@ def test_the_content_of_a_store_is_printed_and_a_damaged_file_is_a_warning(tmp_p
     assert outcome == "warning"
     assert "1 unusable, first: " in text
     assert shard.name in text
+
+
+def about(config: Path, *checks: str) -> list[tuple[str, str]]:
+    """Return outcome and message of each finding about ``checks``, also of those that are ok."""
+    report = json.loads(check(config, "--json").stdout)
+    return [(one["outcome"], one["message"]) for one in report["checks"] if one["check"] in checks]
+
+
+@pytest.mark.parametrize(
+    ("url", "outcome", "words"),
+    [
+        ("out/status", "ok", "status (a file for each worker)"),
+        ("there", "failed", "there is a file"),
+        ("there/status", "failed", "needs a folder there"),
+        ("nowhere://x", "failed", "nowhere"),
+        ("registry", "failed", "model.registry"),
+        ("registry/status", "failed", "model.registry"),
+        ("in", "failed", "source.url"),
+        ("checkpoint", "failed", "run.checkpoint"),
+        ("inliers", "failed", "learning.store"),
+        (".", "failed", "plant.yaml"),
+    ],
+)
+def test_the_place_of_the_status_is_checked(tmp_path: Path, url: str, outcome: str, words: str) -> None:
+    sinks = {"verdicts": "out/verdicts.jsonl", "status": url}
+    config = plant(tmp_path, sinks=sinks, learning={"store": "inliers"}, run={"checkpoint": "checkpoint"})
+    (tmp_path / "there").touch()
+    (found,) = about(config, "sinks.status")
+    assert found[0] == outcome
+    assert words in found[1]
+
+
+@pytest.mark.parametrize("url", ["out", "out/verdicts.jsonl"])
+def test_an_output_at_or_in_the_folder_of_the_status_is_refused(tmp_path: Path, url: str) -> None:
+    config = plant(tmp_path, sinks={"verdicts": "out/verdicts.jsonl", "status": url})
+    failed = [message for outcome, message in about(config, "sinks.status", "sinks.verdicts") if outcome == "failed"]
+    assert len(failed) == 1
+    assert "sinks.status" in failed[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_the_status_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    config = plant(tmp_path, sinks={"status": "closed/status"})
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert [outcome for outcome, _ in about(config, "sinks.status")] == ["failed"]
