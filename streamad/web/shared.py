@@ -44,7 +44,7 @@ class Shared(Generic[_T]):
 
     async def _renew(self) -> _T:
         loop = asyncio.get_running_loop()
-        if self._made is not None:
+        if self._made is not None and not self._made.done():
             await asyncio.wait([self._made])
         await asyncio.sleep(self._begun_s + APART_S - loop.time())
         self._made, self._next = self._next, None

@@ -133,7 +133,10 @@ def count(n: int, name: str) -> str:
 def rows_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> Html:
     """Return a table whose caption names it for readers who do not see it."""
     head = element("tr", *(element("th", each, scope="col") for each in heads))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    body = [
+        element("tr", *(element("td", cell, data_head=name) for cell, name in zip(row, heads, strict=True)))
+        for row in rows
+    ]
     whole = element(
         "table", element("caption", caption), element("thead", head), element("tbody", *body), class_=f"rows {css}"
     )

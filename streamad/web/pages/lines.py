@@ -124,6 +124,10 @@ def compare(found: Sequence[Compared], others: Sequence[SeenSequence]) -> list[H
         head = element("h3", f"{panel.name} ", element("small", panel.unit))
         parts.append(element("figure", head, charts.overlay(first, panel, lines)))
     if panels:
+        said = (
+            "Each from its own start. Grey: 5 to 95 % of the normal sequences, drawn as far as the first sequence goes."
+        )
+        parts.append(element("p", said, class_="soft"))
         parts += [element("h2", "Mean and spread"), _means(found, [panel.name for panel in panels])]
     more = [one for one in others if one.id not in ids and one.has_window][:20]
     if more and len(ids) < _MOST_COMPARED:

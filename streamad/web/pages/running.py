@@ -144,7 +144,7 @@ def running(
         element("h1", f"{stream}: running"),
     ]
     if found is None or values is None:
-        why = "No worker tells of an open sequence of this stream."
+        why = "No worker tells of an open sequence of this stream. The page fills by itself when one begins."
         if not is_written:
             why = (
                 "The readings of open sequences are not written: set display.open: true and sinks.status, and restart "

@@ -111,7 +111,7 @@ def _judging(frame: Frame, one: SeenSequence, why_not: str | None, query: str) -
             "button", f"{name} ({key.upper()})", name="judgement", value=kind, data_key=key, title=title, type="submit"
         )
         for kind, name, key, title in _BUTTONS
-        if kind != "withdrawn" or one.judgement not in (None, "withdrawn")
+        if (kind != "withdrawn" or one.judgement not in (None, "withdrawn")) and (kind != "false_alarm" or one.is_alert)
     ]
     note = element(
         "label", "Reason ", Html('<input name="note" maxlength="2000" autocomplete="off" placeholder="optional">')
@@ -136,7 +136,9 @@ def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
         element(
             "p",
             "Dark line: this sequence. Band: 5 to 95 % of the normal training sequences around their median; pale: "
-            "their extremes. Shaded with ▲ ▼ ◆: where it leaves the band upwards, downwards, or in shape.",
+            "their extremes. Shaded: the stretches that raise the score most, of at most three channels; ▲ above, "
+            "▼ below the band, ◆ unusual in shape, perhaps within it. Other channels and times may be unusual, "
+            "too, and the first channel may show a consequence rather than the cause.",
             class_="soft",
         )
     )

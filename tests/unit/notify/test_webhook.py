@@ -125,11 +125,13 @@ async def test_410_ends_a_receiver(hook: Hook) -> None:
         ("soon", None),
         ("-5", None),
         ("9" * 500, 999_999_999_999.0),
-        (format_datetime(datetime.now(UTC) + timedelta(seconds=90)), 90.0),
+        ("in 90 s", 90.0),
         ("Sun, 99 Nov 9999 99:99:99 GMT", None),
     ],
 )
 async def test_retry_after_is_read_as_seconds_or_as_a_date(text: str, expected_s: float | None, hook: Hook) -> None:
+    if text == "in 90 s":
+        text = format_datetime(datetime.now(UTC) + timedelta(seconds=90))
     with pytest.raises(NotDelivered) as error:
         await sent(hook, (429, {"retry-after": text}))
     assert error.value.retry_after_s == (None if expected_s is None else pytest.approx(expected_s, abs=60))

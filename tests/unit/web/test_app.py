@@ -365,3 +365,15 @@ def test_a_form_larger_than_it_says_or_of_too_many_fields_is_refused(length: str
     headers = {**SAME, "content-type": "application/x-www-form-urlencoded", "content-length": length}
     answer = PageUnderTest(tmp_path, messages()).browser().post(f"/s/{ID}/mark", content=body, headers=headers)
     assert answer.status_code == 413
+
+
+def test_only_an_alert_can_be_called_a_false_alarm(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages()).browser()
+    assert 'value="false_alarm"' in client.get(f"/s/{ID}").text
+    normal = client.get(f"/s/{12:032x}").text
+    assert 'value="false_alarm"' not in normal
+    assert 'value="confirmed"' in normal
+
+
+def test_cells_name_their_columns_for_narrow_windows(tmp_path: Path) -> None:
+    assert '<td data-head="sequence">' in PageUnderTest(tmp_path, messages()).browser().get("/").text
