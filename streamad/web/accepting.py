@@ -33,6 +33,7 @@ _MOST_SAMPLES = 2**63 - 1  # SQLite's largest integer
 _MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10, "open": 200, "models": 20}
 _TEXTS = {"detail", "message"}
 _KEPT = {"values", "id", "verdict_id", "alert_id", "note", "by"}
+_MOST_SECONDS = 1e12
 _MOST_CURVE = {"seconds": 64, "channels": 1_000}
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -60,14 +61,21 @@ def accepted(message: Message, latest_us: int) -> Message | None:
 
 def accepted_status(message: WorkerStatus | Running) -> WorkerStatus | Running | None:
     """Return what the page keeps of a worker's status or readings; None if it is refused, as none of streamad's."""
-    if not _is_dated(message):
+    if not _is_dated(message) or not _has_usual_numbers(message):
         return None
     if isinstance(message, Running):
         fits = all(len(getattr(message, name)) <= most for name, most in _MOST_CURVE.items())
-        rises = all(0 <= a <= b < math.inf for a, b in pairwise([0.0, *message.seconds]))
+        rises = all(0 <= a <= b < _MOST_SECONDS for a, b in pairwise([0.0, *message.seconds]))
         return _cut(_dated(message)) if fits and rises and message.n_samples > 0 else None
-    still_open = [_dated(each) for each in message.open if _is_dated(each)]
+    still_open = [_dated(each) for each in message.open if _is_dated(each) and _has_usual_numbers(each)]
     return _cut(_dated(msgspec.structs.replace(message, open=still_open, verdicts=_of_decisions(message.verdicts))))
+
+
+def _has_usual_numbers(message: msgspec.Struct) -> bool:
+    """Return whether no whole number is negative or beyond 64 bits: thousands of digits cannot even be printed."""
+    values = [getattr(message, name) for name in message.__struct_fields__]
+    values += [n for value in values if isinstance(value, dict) for n in value.values()]
+    return all(0 <= value <= _MOST_SAMPLES for value in values if isinstance(value, int))
 
 
 def _of_decisions(counts: dict[str, int]) -> dict[str, int]:

@@ -65,6 +65,11 @@ class Changes:
         self.is_closing = False
 
     @property
+    def state(self) -> tuple[int, int, int]:
+        """Return what differs after every change of what pages show."""
+        return self._view.last_change, self.n_wakes, self._workers.number
+
+    @property
     def is_full(self) -> bool:
         """Return whether no further page may listen."""
         return self._n_open >= self._limit
@@ -241,7 +246,7 @@ class _Handlers:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._now = Shared(self._made_now, lambda: (site.view.last_change, site.changes.n_wakes))
+        self._now = Shared(self._made_now, lambda: site.changes.state)
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]

@@ -94,13 +94,19 @@ class Content:
         is_kept = self._plant.settings.sinks.status is not None
         return now(
             latest=latest,
-            inbox=view.inbox(_INBOX),
+            inbox=self._inbox(),
             events=view.events(_EVENTS, since_us=0 if not latest else min(since_us, view.begun_us)),
             troubles=[*silence(workers), *self._banner(latest)],
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             running=section(workers, still_open, number, is_kept=is_kept),
         )
+
+    def _inbox(self) -> list[SeenSequence]:
+        """Return alerts that nobody has judged, the newest first, then judged ones."""
+        unjudged = self._view.inbox(_INBOX, unjudged=True)
+        ids = {one.id for one in unjudged}
+        return [*unjudged, *(one for one in self._view.inbox(_INBOX) if one.id not in ids)][:_INBOX]
 
     def _banner(self, latest: Sequence[SeenSequence]) -> list[tuple[str, str]]:
         lines = [(_UNREAD.get(role, f"{role} are not read"), why) for role, why in self._troubles().items()]

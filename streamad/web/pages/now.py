@@ -79,7 +79,9 @@ def _inbox(alerts: Sequence[SeenSequence]) -> Html:
         )
         for one in alerts
     ]
-    return rows_table("Alerts, the newest first", ("ended (UTC)", "stream", "sequence", "why", "p", "state"), rows)
+    return rows_table(
+        "Alerts, those not judged first", ("ended (UTC)", "stream", "sequence", "why", "p", "state"), rows
+    )
 
 
 def _p(p_value: float | None) -> str:

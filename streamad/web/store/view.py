@@ -137,7 +137,7 @@ class View:
         self.set_aside = set_aside(path)
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._is_noted = False
         with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -181,7 +181,7 @@ class View:
             with self._writer:
                 self._writer.execute("DELETE FROM meta WHERE name = 'open_since_boot'")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        for connection in (self._writer, *self._readers):
+        for connection in (self._writer, *(each for _, each in self._readers)):
             with suppress(sqlite3.Error):
                 connection.close()
 
@@ -314,7 +314,11 @@ class View:
             connection = connected(self.path, is_reader=True)
             self._local.connection = connection
             with self._lock:
-                self._readers.append(connection)
+                ended = [each for each in self._readers if not each[0].is_alive()]
+                self._readers = [each for each in self._readers if each[0].is_alive()]
+                self._readers.append((threading.current_thread(), connection))
+            for _, left in ended:  # the server's idle threads come and go
+                left.close()
         return connection
 
     def sequence(self, name: str) -> SeenSequence | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -377,3 +378,11 @@ def test_only_an_alert_can_be_called_a_false_alarm(tmp_path: Path) -> None:
 
 def test_cells_name_their_columns_for_narrow_windows(tmp_path: Path) -> None:
     assert '<td data-head="sequence">' in PageUnderTest(tmp_path, messages()).browser().get("/").text
+
+
+def test_alerts_that_nobody_has_judged_come_first(tmp_path: Path) -> None:
+    alerts = [each for i in range(40) for each in messages_of(i)[:2]]
+    marks = [Feedback(alert_id=f"{i:032x}", judgement="confirmed", by="kim", created_at=T) for i in range(5, 40)]
+    text = PageUnderTest(tmp_path, [*alerts, *marks]).browser().get("/").text
+    table = text[text.index("Alerts, those not judged first") :]
+    assert [int(name, 16) for name in re.findall(r'href="/s/([0-9a-f]{32})"', table)][:6] == [4, 3, 2, 1, 0, 39]

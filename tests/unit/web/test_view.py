@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -280,3 +282,21 @@ def test_alerts_are_counted_among_the_last_sequences_of_a_stream(tmp_path: Path)
         view.put(messages_of(i) if i in (0, 1, 6, 9) else [verdict(i)])
     assert [view.n_alerts("reactor-0", n) for n in (1, 2, 3, 50)] == [1, 2, 2, 3]
     assert view.n_alerts("reactor-2", 50) == view.n_alerts("unknown", 50) == 0
+
+
+def test_threads_that_have_ended_leave_no_connection(tmp_path: Path) -> None:
+    """The server's idle threads end and others come: each left a connection open, until no file could be opened."""
+    view = View(tmp_path / "view.sqlite3", keep_us=1 << 50, max_bytes=1 << 30)
+    view.put([verdict(1)])
+    files = Path("/proc/self/fd")
+    found = []
+    for _ in range(30):
+        thread = threading.Thread(target=lambda: found.append(view.latest(1)))
+        thread.start()
+        thread.join()
+    assert len(found) == 30
+    assert len(view._readers) == 1  # noqa: SLF001
+    if files.exists():
+        names = [str(each.readlink()) for each in files.iterdir() if os.path.lexists(each)]
+        assert names.count(str(tmp_path / "view.sqlite3")) <= 3
+    view.close()

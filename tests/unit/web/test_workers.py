@@ -224,6 +224,7 @@ def _changed(message: Any, **more: Any) -> Any:
     [
         {"seconds": [0.0, 2.0, 1.0]},
         {"seconds": [-1.0, 0.0, 1.0]},
+        {"seconds": [0.0, 1.0, 1.7e308]},
         {"seconds": [float(i) for i in range(65)]},
         {"channels": ["a"] * 1_001},
         {"n_samples": 0},
@@ -233,6 +234,18 @@ def _changed(message: Any, **more: Any) -> Any:
 def test_readings_that_no_worker_writes_are_refused(more: dict[str, Any]) -> None:
     assert accepted_status(curve_of(opened(), [[1.0, 2.0, 3.0]])) is not None
     assert accepted_status(_changed(curve_of(opened(), [[1.0, 2.0, 3.0]]), **more)) is None
+
+
+@pytest.mark.parametrize("n", [-1, 10**400, 2**63])
+def test_whole_numbers_that_none_are_make_no_page_fail(n: int) -> None:
+    """Two counts of thousands of digits in one message of a compacted topic took the page Now down for everybody."""
+    one = opened()
+    assert accepted_status(_changed(status_of(), verdicts={"normal": n})) is None
+    assert accepted_status(_changed(status_of(), lag=n)) is None
+    assert accepted_status(_changed(curve_of(one, [[1.0, 2.0, 3.0]]), n_samples=n)) is None
+    kept = accepted_status(status_of(open_=[_changed(one, n_samples=n), one]))
+    assert isinstance(kept, WorkerStatus)
+    assert kept.open == [one]
 
 
 def test_a_status_is_cut_to_what_a_page_can_show() -> None:
