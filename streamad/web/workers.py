@@ -1,10 +1,12 @@
 """What runs: the latest status of each worker, and the readings so far of open sequences. Kept in memory only.
 
-Law: a worker that writes is never called silent, and one that is gone is called silent soon, whatever its clock says.
+Law: a worker that has written twice and goes on is never called silent, and one that is gone is called silent soon,
+whatever its clock says.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ _MISSED = 3
 _LATE_S = 2.0
 _INTERVAL_S = (1.0, 3_600.0)
 _FORGOTTEN_S = 86_400.0
+_OF_PROCESS = re.compile(r"(.+)-\d{3,}")
 _MOST_WORKERS = 1_000
 _MOST_ENDED = 5
 _MOST_CURVES = 4_000
@@ -133,8 +136,10 @@ class Workers:
         with self._lock:
             workers = self._workers()
             is_any_live = any(each.is_live for each in workers)
+            now_us = self._clock.monotonic_us()
             for each in workers:
-                is_over = each.status.stopped or each.silent_s > _FORGOTTEN_S
+                unheard_us = now_us - self._heard[each.status.instance].at_us  # its own date may be wrong
+                is_over = each.status.stopped or unheard_us > _FORGOTTEN_S * 1e6
                 if is_over and is_any_live:  # else the last ones say since when nothing runs
                     self._forget(each.status.instance)
             shown = tuple((each.status.instance, each.is_silent) for each in self._workers())
@@ -151,7 +156,9 @@ class Workers:
         """Return the workers that run or should run, by name; if there are none, those that were heard last."""
         with self._lock:
             workers = self._workers()
-        expected = [each for each in workers if each.is_live or (each.is_silent and each.silent_s <= _FORGOTTEN_S)]
+        live = [each for each in workers if each.is_live]
+        silent = [each for each in workers if each.is_silent and each.silent_s <= _FORGOTTEN_S]
+        expected = live + [each for each in silent if not any(_follows(one, each) for one in live)]
         if expected:
             return sorted(expected, key=lambda each: each.status.instance)
         return sorted(workers, key=lambda each: each.silent_s)[:_MOST_ENDED]
@@ -173,3 +180,13 @@ class Workers:
             ):
                 return curve, status
         return None
+
+
+def _follows(live: Worker, silent: Worker) -> bool:
+    """Return whether ``live`` is what was started in place of ``silent``: on the same machine, and later.
+
+    That shows only in the default names, of machine and process.
+    """
+    ours, theirs = (_OF_PROCESS.fullmatch(each.status.instance) for each in (live, silent))
+    is_same_machine = ours is not None and theirs is not None and ours[1] == theirs[1]
+    return is_same_machine and live.status.started_at > silent.status.created_at

@@ -77,6 +77,41 @@ def test_intervals_that_are_none_are_bounded(interval_s: float, limit_s: int) ->
     assert state(workers) == [("line-1", False)]
 
 
+def test_a_clock_that_is_far_behind_makes_no_worker_forgotten_beside_another() -> None:
+    clock, workers = clock_and_workers()
+    for _ in range(4):
+        workers.take(status_of("right", created_at=from_us(clock.now_us())))
+        workers.take(status_of("behind", created_at=from_us(clock.now_us()) - timedelta(hours=30)))
+        for _ in range(10):
+            workers.look()
+            clock.advance(1.0)
+    assert state(workers) == [("behind", True), ("right", True)]
+
+
+@pytest.mark.parametrize(
+    ("new", "started_s", "found"),
+    [
+        ("hall-7002", 60, ["hall-7002"]),  # started in its place
+        ("hall-7002", -60, ["hall-7001", "hall-7002"]),  # ran beside it
+        ("roof-7002", 60, ["hall-7001", "roof-7002"]),
+    ],
+)
+def test_a_worker_that_was_started_again_has_no_ghost(new: str, started_s: int, found: list[str]) -> None:
+    clock, workers = clock_and_workers()
+    workers.take(status_of("hall-7001"))
+    clock.advance(100.0)
+    workers.take(status_of(new, started_at=T + timedelta(seconds=started_s), created_at=from_us(clock.now_us())))
+    assert [name for name, _ in state(workers)] == found
+
+
+def test_named_workers_of_one_machine_do_not_stand_for_each_other() -> None:
+    clock, workers = clock_and_workers()
+    workers.take(status_of("plant-hall-1"))
+    clock.advance(100.0)
+    workers.take(status_of("plant-hall-2", started_at=T + timedelta(seconds=60), created_at=from_us(clock.now_us())))
+    assert state(workers) == [("plant-hall-1", False), ("plant-hall-2", True)]
+
+
 def test_falling_silent_is_noticed_once() -> None:
     clock, workers = clock_and_workers()
     workers.take(status_of())
