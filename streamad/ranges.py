@@ -40,7 +40,9 @@ def parse_time_us(text: str, now_us: int, what: str) -> int:
             moment = _moment(text)
         if moment.tzinfo is None:
             raise UsageError(f"{what} {text}: has no time zone; add Z for UTC, or an offset such as +01:00")
-        return max(0, (moment - from_us(0)) // timedelta(microseconds=1))  # no record is older
+        found_us = max(0, (moment - from_us(0)) // timedelta(microseconds=1))  # no record is older
+        from_us(found_us)  # 9999-12-31T23:59:59-12:00 is no time in UTC
+        return found_us
     except (ValueError, OverflowError, msgspec.ValidationError) as error:
         raise UsageError(f"{what} {text}: is no time; {_HOW}") from error
 

@@ -38,7 +38,20 @@ def test_a_time(text: str, time_us: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "now", "2026", "2026-13-01", "2026-01-01T25:00:00Z", "1767225600", "2x", "-2h", "h", "1.2.3h", "1e400d"],
+    [
+        "",
+        "now",
+        "2026",
+        "2026-13-01",
+        "2026-01-01T25:00:00Z",
+        "1767225600",
+        "2x",
+        "-2h",
+        "h",
+        "1.2.3h",
+        "1e400d",
+        "9999-12-31T23:59:59-12:00",
+    ],
 )
 def test_a_wrong_time_is_an_error_with_the_right_form(text: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"--since {text}: is no time; write a time such as")):
