@@ -59,7 +59,7 @@ def follow_live(config: Path) -> None:
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
     settings["source"] = {"url": str(LIVE), "options": {"follow": True}}
     settings["learning"] = {"store": "inliers", "feedback": "file:feedback.jsonl"}
-    settings["sinks"]["status"], settings["display"] = "status", {"open": True, "status_interval": "1s"}
+    settings["display"] = {"open": True, "status_interval": "1s"}
     head = "# The plant of scripts/demo --web: streamad simulate wrote it, then source and learning were set.\n"
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=120)
     config.write_text(head + text, encoding="utf-8")

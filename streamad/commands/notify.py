@@ -36,8 +36,8 @@ def notify(
 
     A process of its own beside the monitor: it follows the alerts that the monitor writes, and what a receiver does to
     it holds no monitor up. Each receiver has its own position, which moves on once it has a notice: each alert reaches
-    it at least once, and comes again only after a kill. What cannot be delivered is tried again, and in the end said in
-    the log. Ctrl-C ends it after what is being sent.
+    it at least once, and comes again only after a kill. A failed notice is tried again; if it is given up, the log says
+    so. Ctrl-C ends it after what is being sent.
 
     ```yaml
     notify:                                    # in plant.yaml

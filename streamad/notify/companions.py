@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from streamad.commands.shared.outputs import place_of, subscription_of
+from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import StreamadError
 from streamad.messages import Attribution, Window
 from streamad.plant import Plant
@@ -59,15 +58,10 @@ class Companions:
     async def _read(self) -> None:
         start = "earliest" if self._role == "attributions" else "latest"
         subscription = subscription_of(self._plant, self._role, {"start": start}, is_patient=True)
-        received = subscription.messages()
-        try:
-            async for message in received:
+        async with received(subscription) as messages:
+            async for message in messages:
                 if message.problem is None:
                     self.put(message.value)
-        finally:
-            if isinstance(received, AsyncGenerator):
-                await received.aclose()
-            await subscription.close()
 
     def put(self, value: bytes) -> None:
         """Keep a message; the oldest ones go."""

@@ -15,7 +15,7 @@ class MetricsSettings(ConfigSection):
     """Metrics for Prometheus, and whether the worker is alive and ready."""
 
     listen: str | None = Field(default=None)
-    """Address of /metrics, /livez and /readyz, such as 127.0.0.1:9464; null: off. Whoever reaches it may read."""
+    """Address of /metrics, /livez and /readyz, such as 127.0.0.1:9464; null: off. It has no access control."""
 
     @field_validator("listen")
     @classmethod

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 
 import numpy as np
@@ -63,7 +62,6 @@ _SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "streams_re
 _RECENT_US = 86_400_000_000
 _UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
 _SURGE = 40
-_LETTERS_US = 3_600_000_000
 _USUAL = 30
 
 
@@ -74,9 +72,6 @@ class Content:
         self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
         self._registry = registry_of(plant)
         self._normals = Normals(plant)
-        self._lock = threading.Lock()
-        self._letters: dict[tuple[str, datetime], tuple[int, int | None]] = {}
-        """Of each worker the dead letters it counted last, and when they were seen to grow."""
 
     def reading_troubles(self) -> dict[str, str]:
         """Return why roles are not read, by role."""
@@ -136,19 +131,7 @@ class Content:
 
     def _dead_letters(self) -> tuple[str, str] | None:
         """Return the banner's line about records that could not be read lately."""
-        by_worker = {
-            (one.status.instance, one.status.started_at): one.status.dead_letters
-            for one in self._workers.seen()
-            if one.is_live
-        }
-        with self._lock:
-            now_us = self._plant.clock.monotonic_us()
-            for key, n in by_worker.items():
-                before, _ = self._letters.get(key, (n, None))
-                if key not in self._letters or n > before:
-                    self._letters[key] = n, now_us if key in self._letters else None
-            self._letters = {key: kept for key, kept in self._letters.items() if key in by_worker}
-            recent = [n for n, at in self._letters.values() if at is not None and now_us - at < _LETTERS_US]
+        recent = [one.status.dead_letters for one in self._workers.seen() if one.is_live and one.has_new_letters]
         if not recent:
             return None
         place = "sinks.dead_letters holds them" if self._plant.settings.sinks.dead_letters else "set sinks.dead_letters"

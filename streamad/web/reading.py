@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from streamad.commands.shared.outputs import place_of, subscription_of
+from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import OutputError, StreamadError
 from streamad.learn.feedback.exchange import exchange_urls, subscription_to
 from streamad.messages import (
@@ -28,7 +28,7 @@ from streamad.messages import (
     message_type,
 )
 from streamad.plant import Plant
-from streamad.ports import StoredMessage, Subscription
+from streamad.ports import Subscription
 from streamad.settings.places import file_path
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
@@ -107,8 +107,8 @@ class Reading:
 
     async def _read(self, role: Role) -> None:
         kinds = {message_type(kind): kind for kind in _KINDS[role]}
-        async with _received(self._subscription(role)) as received:
-            async for stored in received:
+        async with received(self._subscription(role)) as messages:
+            async for stored in messages:
                 message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
                 if message is not None:
                     message = accepted(message, self._latest_us())
@@ -120,8 +120,8 @@ class Reading:
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
-        async with _received(subscription_of(self._plant, "status", {"start": "earliest"})) as received:
-            async for stored in received:
+        async with received(subscription_of(self._plant, "status", {"start": "earliest"})) as messages:
+            async for stored in messages:
                 message = None if stored.problem is not None else _status_in(stored.value)
                 if message is None:
                     self._n_skipped += 1
@@ -199,18 +199,6 @@ def _decoded(value: bytes, kinds: dict[str, type[Message]], role: Role) -> Messa
         return None if kind is None else decode_json(value, kind)
     except msgspec.DecodeError:
         return None
-
-
-@asynccontextmanager
-async def _received(subscription: Subscription) -> AsyncIterator[AsyncIterator[StoredMessage]]:
-    """Yield the messages of ``subscription``, which is closed in the end."""
-    received = subscription.messages()
-    try:
-        yield received
-    finally:
-        if isinstance(received, AsyncGenerator):
-            await received.aclose()
-        await subscription.close()
 
 
 def _status_in(value: bytes) -> WorkerStatus | Running | None:

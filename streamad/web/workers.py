@@ -21,6 +21,7 @@ _LATE_S = 2.0
 _INTERVAL_S = (1.0, 3_600.0)
 _FORGOTTEN_S = 86_400.0
 _OF_PROCESS = re.compile(r"(.+)-\d{3,}")
+_LETTERS_US = 3_600_000_000
 _MOST_WORKERS = 1_000
 _MOST_ENDED = 5
 _MOST_CURVES = 4_000
@@ -33,6 +34,8 @@ class Worker:
 
     status: WorkerStatus
     silent_s: float
+    has_new_letters: bool = False
+    """Whether its dead letters have become more within the last hour."""
 
     @property
     def is_silent(self) -> bool:
@@ -49,11 +52,15 @@ class Worker:
 
 @dataclass(slots=True)
 class _Heard:
-    """The last status of a worker, read at ``at_us`` of this machine's monotonic clock, ``age_us`` old by then."""
+    """The last status of a worker, read at ``at_us`` of this machine's monotonic clock, ``age_us`` old by then.
+
+    ``letters_us``: when its dead letters were seen to grow, None if they were not.
+    """
 
     status: WorkerStatus
     at_us: int
     age_us: int
+    letters_us: int | None
 
 
 class Workers:
@@ -107,7 +114,10 @@ class Workers:
                 between_us = round(min(max(status.interval_s, _INTERVAL_S[0]), _INTERVAL_S[1]) * 1e6)
             if 2 * waited_us >= between_us:  # it came in its time, so it is no old one
                 age_us = 0
-        self._heard[status.instance] = _Heard(status, now_us, age_us)
+        letters_us = None
+        if known is not None and known.status.started_at == status.started_at:
+            letters_us = now_us if status.dead_letters > known.status.dead_letters else known.letters_us
+        self._heard[status.instance] = _Heard(status, now_us, age_us, letters_us)
         while len(self._heard) > _MOST_WORKERS:
             self._forget(next(iter(self._heard)))
 
@@ -150,7 +160,14 @@ class Workers:
 
     def _workers(self) -> list[Worker]:
         now_us = self._clock.monotonic_us()
-        return [Worker(each.status, (now_us - each.at_us + each.age_us) / 1e6) for each in self._heard.values()]
+        return [
+            Worker(
+                each.status,
+                (now_us - each.at_us + each.age_us) / 1e6,
+                each.letters_us is not None and now_us - each.letters_us < _LETTERS_US,
+            )
+            for each in self._heard.values()
+        ]
 
     def seen(self) -> list[Worker]:
         """Return the workers that run or should run, by name; if there are none, those that were heard last."""

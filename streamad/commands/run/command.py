@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from streamad.commands.run.metrics import metrics_beside
 from streamad.commands.run.page import page_beside, page_command
 from streamad.commands.run.workers import Supervisor
 from streamad.commands.shared.console import (
@@ -26,7 +25,7 @@ from streamad.commands.shared.console import (
 )
 from streamad.commands.shared.extras import need_web
 from streamad.commands.shared.figures.report import check_usable, print_summary
-from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.monitor import Beside, Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
 from streamad.plant import Plant
@@ -114,7 +113,7 @@ def run(
             quiet=quiet,
             learns=True,
             on_start=stop_with_parent if supervised else None,
-            beside=partial(metrics_beside, plant, shares_topic=isinstance(source, TransactionalSource)),
+            beside=_beside(plant, source),
         )
         report = await monitor.run(
             source,
@@ -147,6 +146,15 @@ def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     url = body + (mark if any(kept) else "") + "&".join(kept)
     source = source.model_copy(update={"url": url, "options": {**source.options, **options}})
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
+
+
+def _beside(plant: Plant, source: Source) -> Beside | None:
+    """Return what serves the worker's metrics beside its pipeline, None if the config does not ask for it."""
+    if (listen := plant.settings.metrics.listen) is None:
+        return None
+    from streamad.commands.run.metrics import metrics_beside  # noqa: PLC0415 - 0.1 s, for those who want it
+
+    return partial(metrics_beside, plant, listen=listen, shares_topic=isinstance(source, TransactionalSource))
 
 
 def with_metrics_of(plant: Plant, number: int) -> Plant:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 from cronsim import CronSim, CronSimError
 
@@ -14,12 +13,11 @@ from streamad.judge.scoring import Batchers, ModelInService
 from streamad.learn.parts import registry_of
 from streamad.messages import ModelRef
 from streamad.plant import Plant
+from streamad.runtime.metrics.collector import Observed, ServedModel, WorkerCollector
+from streamad.runtime.metrics.server import MetricsServer
 from streamad.runtime.pipeline import Pipeline
 from streamad.telemetry.events import EventLog
 from streamad.types import from_us, to_us
-
-if TYPE_CHECKING:
-    from streamad.runtime.metrics.collector import ServedModel
 
 _LOOK_US = 60_000_000
 
@@ -32,17 +30,11 @@ async def metrics_beside(
     explainer: Explainer | None,
     events: EventLog,
     *,
+    listen: str,
     shares_topic: bool,
 ) -> AsyncIterator[None]:
-    """Serve the metrics of a worker during the block, if the config says where. Raises OutputError."""
-    listen = plant.settings.metrics.listen
-    if listen is None:
-        yield
-        return
-    from streamad.runtime.metrics.collector import Observed, ServedModel, WorkerCollector  # noqa: PLC0415 - 0.1 s
-    from streamad.runtime.metrics.server import MetricsServer  # noqa: PLC0415
-
-    served = _Served(plant, ServedModel)
+    """Serve the metrics of a worker at ``listen`` during the block. Raises OutputError."""
+    served = _Served(plant)
     observed = Observed(
         pipeline=pipeline,
         models=lambda: [served.of(model) for model in batchers.models],
@@ -67,9 +59,8 @@ async def metrics_beside(
 class _Served:
     """Describes the models in service from the registry, whose files are looked at once a minute at most."""
 
-    def __init__(self, plant: Plant, made: type[ServedModel]) -> None:
+    def __init__(self, plant: Plant) -> None:
         self._plant = plant
-        self._made = made
         self._registry = registry_of(plant)
         self._found: dict[ModelRef, tuple[int, ServedModel]] = {}
         schedule = None if plant.settings.learning is None else plant.settings.learning.schedule
@@ -79,7 +70,7 @@ class _Served:
         now_us = self._plant.clock.monotonic_us()
         looked_us, found = self._found.get(model.ref, (0, None))
         if found is None or now_us - looked_us > _LOOK_US:
-            found = self._made(
+            found = ServedModel(
                 model.ref,
                 self._plant.settings.alerts.false_alarm_rate,
                 n_calibration=len(model.calibration.scores),

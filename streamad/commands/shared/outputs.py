@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,7 +14,7 @@ from streamad.errors import UsageError
 from streamad.messages import Message, Role, message_types
 from streamad.plant import Plant
 from streamad.plugins import available, connect_subscription, load, split_url
-from streamad.ports import EndingSubscription, Subscription
+from streamad.ports import EndingSubscription, StoredMessage, Subscription
 from streamad.runtime.wiring import sink_urls
 from streamad.system.untrusted_json import decode_json
 
@@ -88,14 +89,22 @@ async def stored(
         raise UsageError(f"the messages of {place_of(plant, role)} (sinks.{role}) have no end, so they cannot be read")
     subscription.end_with_present()
     by_name = {name: kind for name, kind in message_types().items() if kind in kinds}
-    received = subscription.messages()
-    try:
-        async for message in received:
+    async with received(subscription) as messages:
+        async for message in messages:
             found = None if message.problem is not None else _decoded(message.value, by_name, is_wanted, message.place)
             if found is not None:
                 yield found
+
+
+@asynccontextmanager
+async def received(subscription: Subscription) -> AsyncIterator[AsyncIterator[StoredMessage]]:
+    """Yield the messages of ``subscription``, which is closed in the end."""
+    messages = subscription.messages()
+    try:
+        yield messages
     finally:
-        await cast("Any", received).aclose()
+        if isinstance(messages, AsyncGenerator):
+            await messages.aclose()
         await subscription.close()
 
 

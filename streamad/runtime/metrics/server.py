@@ -40,14 +40,14 @@ class MetricsServer:
     """
 
     def __init__(self, listen: str, collector: Collector, is_ready: Callable[[], bool]) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Deferred(collector))
+        self._registry = CollectorRegistry()  # it collects nothing before it is asked
+        self._registry.register(collector)
         self._is_ready = is_ready
         self._loop = asyncio.get_running_loop()
         self._turned_at = time.monotonic()
         host, port = split_address(listen)
         try:
-            self._server = make_server(host, port, self._answer, _server_class(host), Handler)
+            self._server = make_server(host, port, self._answer, _Server6 if ":" in host else _Server, Handler)
         except OSError as error:
             raise OutputError(
                 f"metrics.listen: {listen} cannot be listened at ({error.strerror or error}): another program, or "
@@ -112,19 +112,6 @@ class MetricsServer:
         return encode(self._registry)
 
 
-class _Deferred(Collector):
-    """A collector that is not collected at its registration, when the pipeline may not have begun."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-
-    def collect(self) -> Iterable[Any]:
-        return self._collector.collect()
-
-    def describe(self) -> Iterable[Any]:
-        return []
-
-
 class Handler(WSGIRequestHandler):
     """Answers one connection; ``timeout``: how long it may take, in seconds."""
 
@@ -171,5 +158,5 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Say nothing: a client that went away is no fault of ours."""
 
 
-def _server_class(host: str) -> type[_Server]:
-    return type("_Server6", (_Server,), {"address_family": socket.AF_INET6}) if ":" in host else _Server
+class _Server6(_Server):
+    address_family = socket.AF_INET6

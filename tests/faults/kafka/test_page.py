@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from aiokafka.admin import NewTopic
 
 from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
@@ -19,7 +18,6 @@ from tests.support.kafka.faults import LIMIT_S, STOP_S, KafkaPlants
 from tests.support.kafka.plant import traffic
 from tests.support.web.run import is_alive, needs_proc
 
-pytest.importorskip("uvicorn", reason="needs the extra web")
 pytestmark = needs_proc
 
 

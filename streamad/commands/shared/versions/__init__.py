@@ -1,1 +1,1 @@
-"""What a person decides about the versions of a model, for the commands and the page."""
+"""A person's decisions about the versions of a model, for the commands and the page."""
