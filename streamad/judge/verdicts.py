@@ -60,13 +60,13 @@ def unscorable(
 ) -> Verdict:
     """Return the verdict of a sequence that has no score, with the reason; ``window`` is None if it has none."""
     return Verdict(
-        decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us), **_moments(window)
+        decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us), **moments(window)
     )
 
 
 def learning(sequence: FinishedSequence, window: Window, detail: str, now_us: int) -> Verdict:
     """Return the verdict of a sequence that has no model yet; ``detail`` is the progress of learning."""
-    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us), **_moments(window))
+    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us), **moments(window))
 
 
 def scored(
@@ -92,7 +92,7 @@ def scored(
         tail=tail,
         model=model,
         **_identity(sequence, now_us),
-        **_moments(window),
+        **moments(window),
     )
 
 
@@ -251,7 +251,7 @@ def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
     }
 
 
-def _moments(window: Window | None) -> dict[str, Any]:
+def moments(window: Window | None) -> dict[str, Any]:
     """Return mean and standard deviation of each channel of ``window``, without the padding; nothing without one."""
     if window is None:
         return {}
