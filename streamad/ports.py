@@ -154,8 +154,13 @@ class Topics(Protocol):
     async def wanted(self) -> Sequence[Topic]:
         """Return the topics of the plant as they should be. Raises SourceError."""
 
-    async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
-        """Make missing topics, the input with ``partitions``; return what was done. Raises SourceError."""
+    async def create(
+        self, *, partitions: int, replicas: int, history_ms: int = 0, dry_run: bool = False
+    ) -> Sequence[TopicFinding]:
+        """Make missing topics, the input with ``partitions``; return what was done. Raises SourceError.
+
+        New topics of verdicts, alerts, attributions, windows and events keep messages for at least ``history_ms``.
+        """
 
     async def check(self) -> Sequence[TopicFinding]:
         """Return findings about missing topics, partition counts, retention, compaction and rights."""

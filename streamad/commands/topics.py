@@ -14,14 +14,31 @@ from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.ports import TopicFinding, Topics
+from streamad.settings.fields import parse_duration_us
 
 topics = typer.Typer(help="Create and check the topics of a plant whose source is a broker.", no_args_is_help=True)
+
+_US_PER_MS = 1_000
+_LONGEST_MS = 1 << 62
+
+
+def _history_ms(text: str) -> int:
+    """Return milliseconds of a duration such as 90d. Raises typer.BadParameter."""
+    try:
+        kept_ms = parse_duration_us(text) // _US_PER_MS
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not 0 < kept_ms < _LONGEST_MS:
+        raise typer.BadParameter(f"{text!r} is no time that a topic can keep messages for: write for example 90d")
+    return kept_ms
+
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 @topics.command("create")
 def create(
+    *,
     config: ConfigOption = Path("plant.yaml"),
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Partitions of an input topic that does not exist yet.")
@@ -29,6 +46,16 @@ def create(
     replicas: Annotated[
         int, typer.Option("--replicas", min=1, max=32_767, help="Copies of each topic; 3 with three brokers or more.")
     ] = 1,
+    history: Annotated[
+        int | None,
+        typer.Option(
+            "--history",
+            parser=_history_ms,
+            metavar="DURATION",
+            help="How long new topics of verdicts, alerts, attributions, windows and events keep messages, "
+            "such as 90d: what the page and reports look back on; 30d (windows 7d) if not given.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which topics would be created.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,10 +64,10 @@ def create(
     An existing topic stays as it is. The progress topic gets as many partitions as its input, outputs as many as the
     largest input. Exit code 1 if a topic could not be created.
 
-    Example: streamad topics create --partitions 8 --replicas 3
+    Example: streamad topics create --partitions 8 --replicas 3 --history 90d
     """
     plant = load_whole_plant(config)
-    _report(run_async(_create(plant, partitions, replicas, dry_run)), as_json)
+    _report(run_async(_create(plant, partitions, replicas, history or 0, dry_run)), as_json)
 
 
 @topics.command("check")
@@ -54,9 +81,13 @@ def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False
     _report(run_async(_check(load_whole_plant(config))), as_json)
 
 
-async def _create(plant: Plant, partitions: int, replicas: int, dry_run: bool) -> Sequence[TopicFinding]:
+async def _create(
+    plant: Plant, partitions: int, replicas: int, history_ms: int, dry_run: bool
+) -> Sequence[TopicFinding]:
     async with topics_of(plant) as found:
-        return await _known(found, plant).create(partitions=partitions, replicas=replicas, dry_run=dry_run)
+        return await _known(found, plant).create(
+            partitions=partitions, replicas=replicas, history_ms=history_ms, dry_run=dry_run
+        )
 
 
 async def _check(plant: Plant) -> Sequence[TopicFinding]:

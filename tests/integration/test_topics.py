@@ -14,12 +14,14 @@ from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamad.errors import SourceError
+from streamad.messages import Role
 from streamad.ports import TopicFinding
 from streamad_connectors.kafka.client.options import KafkaSinkOptions
 from tests.support.kafka.broker import Broker, admin_of, create_topics, new_broker, produce, read_committed, unique_name
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 from tests.support.runtime.cli import CliPlant
 
+HISTORY: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "events")
 UNSUITABLE = {
     "auto.create.topics.enable": "true",
     "transaction.max.timeout.ms": "5000",
@@ -122,6 +124,35 @@ async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: B
         (shared,) = [topic for topic in await topics.wanted() if topic.name == f"{plant.name}.alerts"]
     assert shared.role == "alerts, late"
     assert shared.settings["retention.ms"] == str(30 * 86_400_000)
+
+
+async def test_history_lengthens_what_the_page_looks_back_on_and_nothing_else(kafka: Broker) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    for role in HISTORY:
+        plant.sink_topics[role] = f"{plant.name}.{role}"
+    await plant.create(history_ms=90 * DAY_US // 1_000)
+    kept = {
+        role: (await settings_of(kafka.bootstrap, name))["retention.ms"] for role, name in plant.sink_topics.items()
+    }
+    assert {kept.pop(role) for role in HISTORY} == {str(90 * 86_400_000)}
+    assert kept == {"dead_letters": str(14 * 86_400_000)}
+    shorter = TopicsPlant(kafka.bootstrap)
+    await shorter.create(history_ms=DAY_US // 1_000)  # never less than without
+    assert (await settings_of(kafka.bootstrap, f"{shorter.name}.alerts"))["retention.ms"] == str(30 * 86_400_000)
+
+
+async def test_a_status_topic_that_is_not_compacted_is_warned_of(kafka: Broker) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    plant.sink_topics["status"] = f"{plant.name}.status"
+    findings = await found_with(kafka, with_settings(f"{plant.name}.status", cleanup_policy="delete"), plant)
+    assert texts(findings, f"{plant.name}.status", "warning") == [
+        "has cleanup.policy=delete: it grows with every status, and a page reads all of them at its start; set "
+        "cleanup.policy=compact,delete"
+    ]
+    other = TopicsPlant(kafka.bootstrap)
+    other.sink_topics["status"] = f"{other.name}.status"
+    await other.create()
+    assert texts(await other.check(), f"{other.name}.status", "warning") == []
 
 
 async def test_windows_are_kept_for_a_week(kafka: Broker) -> None:

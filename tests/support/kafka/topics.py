@@ -60,9 +60,13 @@ class TopicsPlant:
             for sink in sinks.values():
                 await sink.close()
 
-    async def create(self, partitions: int = 3, replicas: int = 1, *, dry_run: bool = False) -> list[TopicFinding]:
+    async def create(
+        self, partitions: int = 3, replicas: int = 1, *, history_ms: int = 0, dry_run: bool = False
+    ) -> list[TopicFinding]:
         async with self.topics() as topics:
-            return list(await topics.create(partitions=partitions, replicas=replicas, dry_run=dry_run))
+            return list(
+                await topics.create(partitions=partitions, replicas=replicas, history_ms=history_ms, dry_run=dry_run)
+            )
 
     async def check(self) -> list[TopicFinding]:
         async with self.topics() as topics:

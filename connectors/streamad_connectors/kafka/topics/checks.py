@@ -93,6 +93,13 @@ def settings(
         if "compact" not in policy:
             text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
             findings.append(_warning(topic.name, text))
+    elif topic.role == "status":
+        if "compact" not in policy:
+            text = (
+                f"has cleanup.policy={','.join(sorted(policy))}: it grows with every status, and a page reads all of "
+                "them at its start; set cleanup.policy=compact,delete"
+            )
+            findings.append(_warning(topic.name, text))
     elif "compact" in policy and topic.role not in _NEWEST_COUNTS:
         text = "has cleanup.policy=compact: of each key only the newest message is kept; set cleanup.policy=delete"
         findings.append((_warning if topic.role == "input" else _error)(topic.name, text))

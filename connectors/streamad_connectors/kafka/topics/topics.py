@@ -31,6 +31,8 @@ _KEPT_MS: dict[Role, int] = {
     "feedback": 90 * _DAY_MS,
 }
 _KEPT_BY_DEFAULT_MS = 30 * _DAY_MS
+# What the page, reports and explanations look back on; kept together (``history_ms``).
+_HISTORY: frozenset[Role] = frozenset({"alerts", "attributions", "verdicts", "windows", "events"})
 _INPUT_KEPT_MS = 7 * _DAY_MS
 _INPUT_KEPT_SEQUENCES = 4
 # From three copies on, two must hold an acknowledged record: then one broker may be away, and one may be lost.
@@ -99,14 +101,17 @@ class KafkaTopics:
         """
         return self._wanted(_counts(await self._states(self._place.topics)))
 
-    async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
+    async def create(
+        self, *, partitions: int, replicas: int, history_ms: int = 0, dry_run: bool = False
+    ) -> Sequence[TopicFinding]:
         """Create the missing topics and leave all others as they are.
 
-        Inputs get ``partitions``, progress topics those of their input, outputs those of the largest input. With
+        Inputs get ``partitions``, progress topics those of their input, outputs those of the largest input. New topics
+        of verdicts, alerts, attributions, windows and events keep their messages for at least ``history_ms``. With
         ``dry_run`` the brokers only validate the request. Raises SourceError if no broker answers.
         """
         counts = _counts(await self._states(self._place.topics))
-        topics = self._wanted({name: count or partitions for name, count in counts.items()})
+        topics = self._wanted({name: count or partitions for name, count in counts.items()}, history_ms)
         states = await self._states([topic.name for topic in topics])
         new = [
             NewTopic(topic.name, topic.partitions or partitions, replicas, _safe(topic.settings, replicas))
@@ -152,7 +157,7 @@ class KafkaTopics:
             admin, self._connected = self._connected, None
             await admin.close()
 
-    def _wanted(self, counts: Mapping[str, int | None]) -> list[Topic]:
+    def _wanted(self, counts: Mapping[str, int | None], history_ms: int = 0) -> list[Topic]:
         kept_ms = max(_INPUT_KEPT_MS, _INPUT_KEPT_SEQUENCES * -(-(self._max_duration_us or 0) // 1_000))
         settings = {"cleanup.policy": "delete", "retention.ms": str(kept_ms)}
         inputs = [Topic(name, "input", counts.get(name), settings) for name in self._place.topics]
@@ -167,22 +172,26 @@ class KafkaTopics:
         for role, sink in self._sinks.items():
             roles.setdefault(sink.place.topic, []).append(role)
         outputs = [
-            Topic(name, ", ".join(of), *self._as_output(name, of, largest))
+            Topic(name, ", ".join(of), *self._as_output(name, of, largest, history_ms))
             for name, of in roles.items()
             if name not in taken
         ]
         return [*inputs, *progress, *outputs]
 
-    def _as_output(self, name: str, roles: Sequence[Role], largest: int | None) -> tuple[int | None, Mapping[str, str]]:
+    def _as_output(
+        self, name: str, roles: Sequence[Role], largest: int | None, history_ms: int
+    ) -> tuple[int | None, Mapping[str, str]]:
         """Return partitions and settings of the topic of ``roles``."""
         if list(roles) == ["control"]:
             return 1, _CONTROL
         if list(roles) == ["status"]:
             return 1, _STATUS
-        return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles)
+        return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles, history_ms)
 
-    def _output_settings(self, name: str, roles: Sequence[Role]) -> dict[str, str]:
+    def _output_settings(self, name: str, roles: Sequence[Role], history_ms: int) -> dict[str, str]:
         kept_ms = max(_KEPT_MS.get(role, _KEPT_BY_DEFAULT_MS) for role in roles)
+        if not _HISTORY.isdisjoint(roles):
+            kept_ms = max(kept_ms, history_ms)
         return {
             "cleanup.policy": "delete",
             "retention.ms": str(kept_ms),
