@@ -24,22 +24,25 @@ from streamad.system.clock import SystemClock  # noqa: E402
 CHANNELS, SAMPLES, LENGTH = 24, 50, 51
 PARTITIONS = 4
 STREAMS = 64
-ODD_SHARE = 0.05
+ODD_EVERY = 20
 NAMES = [f"c{index}" for index in range(CHANNELS)]
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def sequences(n: int, seed: int = 0) -> Iterator[tuple[str, str, np.ndarray, bool]]:
-    """Yield (stream, sequence id, values [n, C], odd) of smooth random movements; odd ones are ten times as large."""
+def sequences(n: int, seed: int = 0, n_streams: int = STREAMS) -> Iterator[tuple[str, str, np.ndarray, bool]]:
+    """Yield (stream, sequence id, values [n, C], odd) of smooth random movements, the streams in turn.
+
+    Every 20th is odd: ten times as large.
+    """
     rng = np.random.default_rng(seed)
     grid = np.linspace(0, 2 * np.pi, SAMPLES)
     for index in range(n):
         phase, pace = rng.uniform(0, 6.28, CHANNELS), rng.uniform(0.5, 1.5, CHANNELS)
         values = np.sin(grid[:, None] * pace + phase) + rng.normal(0, 0.05, (SAMPLES, CHANNELS))
-        odd = rng.random() < ODD_SHARE
-        yield f"athlete-{index % STREAMS}", f"{seed}-{index:06d}", np.round(values * (10 if odd else 1), 4), odd
+        odd = index % ODD_EVERY == 0
+        yield f"athlete-{index % n_streams}", f"{seed}-{index:06d}", np.round(values * (10 if odd else 1), 4), odd
 
 
 def chunk(stream: str, sequence: str, values: np.ndarray, start_s: float) -> bytes:
@@ -84,14 +87,21 @@ async def feed_backlog(context: ConnectorContext, url: str, kind: str, n: int) -
     return count
 
 
+# NeuTraL AD gets one epoch: speed does not depend on how good the weights are.
+_MODELS: dict[str, dict[str, Any]] = {
+    "neutral_ad": {"detector": "neutral_ad", "options": {"preset": "natops", "epochs": 1}, "folds": 2},
+    "default": {},
+}
+
+
 # --- the plant -------------------------------------------------------------------------------------------------------
 
 
 class Plant:
     """A folder with a model at NATOPS size, and a config for each topic."""
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        self.folder, self.bootstrap = folder, bootstrap
+    def __init__(self, folder: Path, bootstrap: str, detector: str = "neutral_ad") -> None:
+        self.folder, self.bootstrap, self.detector = folder, bootstrap, detector
         self.context = ConnectorContext((), SystemClock(), folder)
 
     def url(self, kind: str) -> str:
@@ -105,13 +115,7 @@ class Plant:
             "channels": [{"name": name} for name in NAMES],
             "source": {"url": self.url(kind), "options": {"group": group}},
             "window": {"length": LENGTH, "min_samples": 2},
-            "model": {
-                "recordings": "normal",
-                "detector": "neutral_ad",
-                "options": {"preset": "natops", "epochs": 1},
-                "folds": 2,
-                "device": "cpu",
-            },
+            "model": {"recordings": "normal", "device": "cpu", **_MODELS[self.detector]},
             "sinks": {"alerts": f"kafka:///{group}.alerts", "verdicts": f"kafka:///{group}.verdicts"},
         }
         path = self.folder / f"{group}.yaml"
@@ -128,7 +132,7 @@ class Plant:
             raise SystemExit(f"streamad {arguments}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
     def train(self, config: Path) -> None:
-        """Train one epoch: speed does not depend on how good the weights are."""
+        """Train on 200 sequences."""
         (self.folder / "normal").mkdir()
         with (self.folder / "normal" / "all.jsonl").open("wb") as file:
             for index, (_, sequence, values, odd) in enumerate(sequences(200, seed=1)):
@@ -138,9 +142,9 @@ class Plant:
 
 
 @contextmanager
-def plant_on_a_broker() -> Iterator[Plant]:
+def plant_on_a_broker(detector: str = "neutral_ad") -> Iterator[Plant]:
     """Start a broker of our own and end it."""
     from tests.support.kafka.broker import new_broker  # noqa: PLC0415
 
     with new_broker() as broker:
-        yield Plant(broker.folder.parent, broker.bootstrap)
+        yield Plant(broker.folder.parent, broker.bootstrap, detector)

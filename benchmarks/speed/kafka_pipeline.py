@@ -7,9 +7,10 @@ In every round, for chunked (50 samples) and single-sample messages, child proce
 - streamad: source, assembly, scoring on a thread of its own, and exactly-once output (verdicts and alerts);
 
 and a third one whose scorer costs nothing: what a worker reads without the model's share. Each stage alone, over the
-same records, gives its share of the CPU. Then the latency, at half and at a tenth of the measured chunked rate: from
-the produce time of a sequence's last sample to its alert seen by a read_committed subscriber, without attributions
-(explaining an alert of 24 channels takes a quarter of a second more); then the memory of a worker.
+same records, gives its share of the CPU. Then the latency, at half and at a tenth of the measured chunked rate, of a
+worker and of a bare loop that only copies each message in a transaction with its offset (``kafka_live.py``); then the
+memory of a worker. Each live phase has a topic of its own, and no sequences of a stream overlap in time: a phase with
+late samples, or without an alert, ends the benchmark.
 Run on a quiet machine: ``python benchmarks/speed/kafka_pipeline.py [--json]``.
 """
 
@@ -24,14 +25,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -42,11 +41,10 @@ from kafka_bench_plant import (
     SAMPLES,
     STREAMS,
     Plant,
-    chunk,
     feed_backlog,
     plant_on_a_broker,
-    sequences,
 )
+from kafka_live import Live, copy, latency
 
 from streamad.system.clock import SystemClock
 from streamad.types import Record
@@ -179,6 +177,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
         "wall_s": last_s - began[0] if began else 0.0,
         "cpu_s": time.process_time() - began[1] if began else 0.0,
         "commits": pipeline.counters.commits,
+        "late": pipeline.counters.late_samples,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }
 
@@ -236,102 +235,6 @@ def child(*arguments: str) -> dict[str, Any]:
     return result
 
 
-# --- latency and memory ----------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def running_worker(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A worker as a child that ends with its standard input."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--child", "worker", str(config),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdin is not None
-    try:
-        yield process
-    finally:
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), 60)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-
-class Live:
-    """Feeds a running worker and listens to its alerts; both share this process, the worker has its own."""
-
-    def __init__(self, plant: Plant) -> None:
-        self.plant = plant
-        self.group = f"live-{time.time_ns()}"
-        self.latencies_ms: list[float] = []
-        self.memory_mb: list[float] = []
-        self._produced: dict[str, float] = {}
-        self._ready = asyncio.Event()
-
-    async def run(self, rate: float, seconds: float) -> None:
-        """Feed ``rate`` sequences a second for ``seconds``, once the worker has judged the first ones."""
-        async with running_worker(self.plant.config("live", self.group)) as process:
-            tasks = [asyncio.create_task(self._subscribe()), asyncio.create_task(self._listen(process))]
-            producer = AIOKafkaProducer(bootstrap_servers=self.plant.bootstrap)
-            await producer.start()
-            endless = sequences(1 << 40, seed=time.time_ns() % (1 << 32))
-            try:
-                while not self._ready.is_set():
-                    await self._send(producer, next(endless), is_counted=False)
-                    await asyncio.sleep(0.05)
-                started, n = time.perf_counter(), 0
-                while (passed_s := time.perf_counter() - started) < seconds:
-                    await asyncio.sleep(max(0.0, n / rate - passed_s))
-                    await self._send(producer, next(endless), is_counted=True)
-                    n += 1
-                await producer.flush()
-                await asyncio.sleep(2)
-            finally:
-                await producer.stop()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _send(
-        self, producer: AIOKafkaProducer, made: tuple[str, str, np.ndarray, bool], *, is_counted: bool
-    ) -> None:
-        stream, sequence, values, _ = made
-        now_s = time.time()
-        if is_counted:
-            self._produced[sequence] = now_s
-        value = chunk(stream, sequence, values, now_s - 0.5)
-        await producer.send("samples-live", value, stream.encode(), timestamp_ms=int(now_s * 1e3))
-
-    async def _subscribe(self) -> None:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.plant.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50
-        )
-        await consumer.start()
-        tps = [TopicPartition(f"{self.group}.alerts", number) for number in range(PARTITIONS)]
-        consumer.assign(tps)
-        await consumer.seek_to_end(*tps)
-        try:
-            while True:
-                for records in (await consumer.getmany(timeout_ms=50)).values():
-                    now_s = time.time()
-                    for record in records:
-                        begun_s = self._produced.get(msgspec.json.decode(record.value)["sequence"])
-                        if begun_s is not None:
-                            self.latencies_ms.append(1e3 * (now_s - begun_s))
-        finally:
-            await consumer.stop()
-
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        async for text in process.stdout:
-            said = json.loads(text)
-            if "rss_mb" in said:
-                self.memory_mb.append(said["rss_mb"])
-            if said.get("judged", 0) > 0:
-                self._ready.set()
-
-
 # --- the whole -------------------------------------------------------------------------------------------------------
 
 
@@ -369,30 +272,25 @@ def throughput(plant: Plant, kind: str, n: int, n_rounds: int) -> dict[str, Any]
     }
 
 
-def latency(plant: Plant, rate: float, seconds: float) -> dict[str, Any]:
-    """Measure alert latencies at ``rate`` sequences a second."""
-    live = Live(plant)
-    asyncio.run(live.run(rate, seconds))
-    found = live.latencies_ms
-    p50, p99 = np.quantile(found, (0.5, 0.99)).tolist() if found else (None, None)
-    return {"p50": p50, "p99": p99, "alerts": len(found), "sequences_per_s": rate}
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures that ``--json`` prints."""
     sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 4)}
     sizes = {kind: sizes[kind] for kind in options.kinds}
     figures: dict[str, Any] = {"channels": CHANNELS, "samples_per_sequence": SAMPLES, "cores": os.cpu_count()}
-    with plant_on_a_broker() as plant:
+    figures["detector"] = options.detector
+    with plant_on_a_broker(options.detector) as plant:
         plant.train(plant.config("live", "first"))
         for kind, n in sizes.items():
             figures[kind] = throughput(plant, kind, n, options.rounds)
             print(f"{kind}: {figures[kind]}", file=sys.stderr)
         half = figures[options.kinds[0]]["streamad"] / SAMPLES / 2
-        loads = {name: latency(plant, rate, options.latency_s) for name, rate in (("half", half), ("tenth", half / 5))}
-        print(f"latency: {loads}", file=sys.stderr)
-        figures["latency_ms"] = {"p50": loads["half"]["p50"], "p99": loads["half"]["p99"], "loads": loads}
-        live = Live(plant)
+        loads = {}
+        for name, rate in (("half", half), ("tenth", half / 5)):
+            loads[name] = {form: latency(plant, form, rate, options.latency_s) for form in ("bare", "streamad")}
+            loads[name]["ratio"] = {q: loads[name]["streamad"][q] / loads[name]["bare"][q] for q in ("p50", "p99")}
+            print(f"latency, {name}: {loads[name]}", file=sys.stderr)
+        figures["latency_ms"] = {**{q: loads["half"]["streamad"][q] for q in ("p50", "p99")}, "loads": loads}
+        live = Live(plant, "streamad")
         asyncio.run(live.run(half / 2, 60 * options.memory_minutes))
         memory = live.memory_mb
         figures["rss_mb"] = {
@@ -411,6 +309,8 @@ def main() -> None:
             result = asyncio.run(bare(*rest))
         elif mode == "stages":
             result = stages(Path(rest[0]), *rest[1:])
+        elif mode == "copy":
+            result = asyncio.run(copy(*rest))
         else:
             count = int(rest[1]) if len(rest) > 1 else None
             result = asyncio.run(worker(Path(rest[0]), count, "--free" in rest))
@@ -422,6 +322,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency-s", type=float, default=30.0)
     parser.add_argument("--memory-minutes", type=float, default=1.0, help="10 for the figure in the docs")
+    parser.add_argument("--detector", choices=("neutral_ad", "default"), default="neutral_ad")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
     figures = measure(options)
@@ -435,8 +336,11 @@ def main() -> None:
             f"({found['ratio']:.2f} of it)   without model {found['without_model']:>10,.0f}"
         )
     for load, found in figures["latency_ms"]["loads"].items():
-        if found["p50"] is not None:
-            print(f"alert latency at {load} load: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms")
+        ours, bare_ones, ratio = found["streamad"], found["bare"], found["ratio"]
+        print(
+            f"last sample to alert at {load} load: p50 {ours['p50']:.0f} ms, p99 {ours['p99']:.0f} ms; bare loop "
+            f"{bare_ones['p50']:.0f}, {bare_ones['p99']:.0f} ms (ratios {ratio['p50']:.2f}, {ratio['p99']:.2f})"
+        )
     memory = figures["rss_mb"]
     print(f"memory {memory['start']:.0f} MB at the start, {memory['end']:.0f} MB after {memory['minutes']} minutes")
 

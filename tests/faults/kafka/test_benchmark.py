@@ -68,5 +68,9 @@ def test_a_worker_is_measured_beside_a_bare_loop() -> None:
     assert found["ratio"] == pytest.approx(found["streamad"] / found["bare"])
     assert set(found["stages_us_per_sample"]) == stages
     assert {"p50", "p99", "loads"} <= set(figures["latency_ms"])
+    for load in figures["latency_ms"]["loads"].values():
+        for form in ("bare", "streamad"):
+            assert (load[form]["late"], load[form]["alerts"] > 0) == (0, True)
+        assert load["ratio"]["p50"] == pytest.approx(load["streamad"]["p50"] / load["bare"]["p50"])
     assert figures["rss_mb"]["start"] > 10
     assert figures["rss_mb"]["end"] > 10
