@@ -30,6 +30,7 @@ from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of,
 
 _TRIM_ROWS = 2_000
 _MOST_EVENTS = 20_000
+_NEVER = 1 << 62
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -367,17 +368,19 @@ class View:
         """Return what changed after the number ``after``, in order, at most ``limit`` sequences."""
         return self._select(f"change > ? AND {_SHOWN} ORDER BY change LIMIT ?", (after, limit))
 
-    def inbox(self, limit: int, *, before_us: int | None = None, unjudged: bool = False) -> list[SeenSequence]:
+    def inbox(
+        self, limit: int, *, since_us: int = -_NEVER, until_us: int = _NEVER, unjudged: bool = False
+    ) -> list[SeenSequence]:
         """Return alerts, the newest first; ``unjudged``: only those without a mark that counts."""
-        where = "rate IS NOT NULL AND end_us < ?"
+        where = "rate IS NOT NULL AND end_us >= ? AND end_us <= ?"
         if unjudged:
             where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
-        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (before_us or 1 << 62, limit))
+        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (since_us, until_us, limit))
 
     def of_stream(self, stream: str, limit: int, *, before_us: int | None = None) -> list[SeenSequence]:
         """Return the sequences of one stream, the newest first."""
         where = f"stream = ? AND end_us < ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (stream, before_us or 1 << 62, limit))
+        return self._select(where, (stream, before_us or _NEVER, limit))
 
     def n_alerts(self, stream: str, n: int) -> int:
         """Return how many of the last ``n`` sequences of one stream have an alert."""
@@ -390,9 +393,9 @@ class View:
         where = f"end_us >= ? AND end_us <= ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
         return self._select(where, (since_us, until_us, limit))
 
-    def latest(self, limit: int) -> list[SeenSequence]:
+    def latest(self, limit: int, *, since_us: int = -_NEVER, until_us: int = _NEVER) -> list[SeenSequence]:
         """Return the sequences that ended last, the newest first."""
-        return self._select(f"end_us IS NOT NULL AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?", (limit,))
+        return self.between(since_us, until_us, limit)
 
     def alike(self, one: SeenSequence, channel: str, limit: int) -> list[SeenSequence]:
         """Return earlier alerts whose attribution names ``channel`` first, the newest first."""
@@ -400,7 +403,7 @@ class View:
             "rate IS NOT NULL AND id != ? AND end_us <= ? AND json_extract(attribution, '$.channels[0].channel') = ? "
             "ORDER BY end_us DESC LIMIT ?"
         )
-        return self._select(where, (one.id, one.end_us or 1 << 62, channel, limit))
+        return self._select(where, (one.id, one.end_us or _NEVER, channel, limit))
 
     def neighbours(self, one: SeenSequence) -> tuple[SeenSequence | None, SeenSequence | None]:
         """Return the alerts that ended before and after ``one``."""
@@ -413,10 +416,11 @@ class View:
         rows = self._reader().execute(f"SELECT {_COLUMNS} FROM sequences WHERE {where}", values)
         return [SeenSequence(*row) for row in rows]
 
-    def events(self, limit: int, *, since_us: int = 0) -> list[SeenEvent]:
+    def events(self, limit: int, *, since_us: int = -_NEVER, until_us: int = _NEVER) -> list[SeenEvent]:
         """Return events, the newest first."""
-        query = f"SELECT {_EVENT_COLUMNS} FROM events WHERE created_us >= ? ORDER BY created_us DESC LIMIT ?"
-        return [SeenEvent(*row) for row in self._reader().execute(query, (since_us, limit))]
+        where = "created_us >= ? AND created_us <= ?"
+        query = f"SELECT {_EVENT_COLUMNS} FROM events WHERE {where} ORDER BY created_us DESC LIMIT ?"
+        return [SeenEvent(*row) for row in self._reader().execute(query, (since_us, until_us, limit))]
 
     def streams(self, limit: int) -> list[str]:
         """Return the names of the streams, those with the newest sequences first."""
