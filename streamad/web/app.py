@@ -25,7 +25,7 @@ from streamad.errors import StreamadError
 from streamad.judge.explanations.envelope import Clock
 from streamad.pictures.html import Html, joined
 from streamad.plant import Plant
-from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
+from streamad.web.access import TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.shared import Shared
@@ -182,7 +182,7 @@ class _Guard:
         person = self._person(request)
         if isinstance(person, Refusal):
             is_led_here = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
-            if is_led_here and COOKIE not in request.cookies:
+            if is_led_here and access.cookie_name not in request.cookies:
                 return _again(request)
             return _refusal(person)
         request.scope["person"] = person
@@ -194,14 +194,15 @@ class _Guard:
         if doubled is not None:
             return Refusal(403, f"the header {doubled} came twice: the proxy must replace what browsers send")
         client = None if request.client is None else request.client.host
-        return access.person(client=client, headers=headers, cookie=request.cookies.get(COOKIE))
+        return access.person(client=client, headers=headers, cookie=request.cookies.get(access.cookie_name))
 
     def _with_cookie(self, request: Request) -> Response:
         left = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
         query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in left)
         response = RedirectResponse(_path(request) + (f"?{query}" if query else ""), status_code=303)
+        access = self._site.access
         response.set_cookie(
-            COOKIE, self._site.access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
+            access.cookie_name, access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
         )
         return response
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streamad.messages import Event, Feedback
-from streamad.web.access import COOKIE, Level
+from streamad.web.access import Level
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
 
@@ -47,6 +47,21 @@ def test_the_link_becomes_a_strict_cookie_and_the_token_leaves_the_address(tmp_p
     assert client.get("/").status_code == 200
 
 
+def test_pages_of_two_plants_on_one_machine_do_not_log_each_other_out(tmp_path: Path) -> None:
+    """Browsers send the cookies of 127.0.0.1 to all its ports."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (PageUnderTest(folder, secret=c * 32) for folder, c in zip(folders, "ab", strict=True))
+    browser, other = first.stranger(), second.stranger()
+    for client, page in ((browser, first), (other, second), (browser, first), (other, second)):
+        client.get(f"/?token={page.secret}")
+        for name, value in client.cookies.items():  # one jar for both
+            for each in (browser, other):
+                each.cookies.set(name, value, domain="127.0.0.1")
+    assert [browser.get("/").status_code, other.get("/").status_code] == [200, 200]
+
+
 def test_the_link_leads_to_no_other_site(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path).stranger()
     answer = client.get(f"http://{HOST}//evil.example/?token={SECRET}")
@@ -58,7 +73,7 @@ def test_a_wrong_token_or_cookie_is_refused(token: str, tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path)
     assert page.stranger().get("/", params={"token": token}).status_code == 403
     client = page.stranger()
-    client.cookies.set(COOKIE, SECRET)
+    client.cookies.set(page.access.cookie_name, SECRET)
     assert client.get("/").status_code == 403
 
 
