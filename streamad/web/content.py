@@ -26,22 +26,22 @@ from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
 from streamad.learn.store.records import MarkKind
 from streamad.messages import (
+    Attribution,
     Decision,
     EndReason,
     ModelRef,
     Running,
     Tail,
-    Window,
     WorkerStatus,
     unpacked_curve,
 )
-from streamad.pictures.content import Courses, NormalCourse
+from streamad.pictures.content import NormalCourse
 from streamad.pictures.facts import Facts
 from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.attention import Attention
+from streamad.web.pages.attention import Attention
 from streamad.web.pages.layout import Frame
 from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.models import Versions, models
@@ -49,6 +49,7 @@ from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
+from streamad.web.store.questions import ContentError
 from streamad.web.store.view import SeenSequence, View
 from streamad.web.workers import Workers
 
@@ -245,16 +246,24 @@ class Content:
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
         facts = _facts(one, self._plant.settings.alerts.false_alarm_rate)
-        attribution = self._view.attribution(one.id)
-        message = self._view.window(one.id)
-        courses = None if message is None else self._courses(message, facts)
-        return Case(facts, attribution, courses), self._normals.of(facts)
-
-    def _courses(self, message: Window, facts: Facts) -> Courses | None:
+        courses = missing = None
         try:
-            return courses_of_message(message, facts, self._plant.settings)
-        except ValueError:  # a foreign message
-            return None
+            message = self._view.window(one.id)
+            courses = None if message is None else courses_of_message(message, facts, self._plant.settings)
+        except (ContentError, ValueError) as error:
+            missing = f"No curve: {error}."
+        return Case(facts, self._attribution(one, facts), courses, missing), self._normals.of(facts)
+
+    def _attribution(self, one: SeenSequence, facts: Facts) -> Attribution | None:
+        """Return the attribution of an alert, None if none was read; a damaged one gives no reasons and says so."""
+        try:
+            return self._view.attribution(one.id)
+        except ContentError as error:
+            return Attribution(
+                alert_id=one.id, stream=one.stream, sequence=one.sequence, score=facts.score or 0.0, terms=[],
+                channels=[], dominating_transformation=0, method="none", tail=facts.tail or "empirical",
+                model=facts.model or ModelRef("unknown", ""), detail=str(error), created_at=facts.created_at,
+            )  # fmt: skip
 
     def csv(self, one: SeenSequence) -> str | None:
         """Return the judged window as CSV, a row for each point; None if it was not kept."""
@@ -283,9 +292,10 @@ class Content:
             marking = MarkWriter(self._plant, None, by=person.name)
             feedback = marking.message(name, cast("MarkKind", judgement), note.strip())
             (marked,) = marking.write([feedback])
-            self._view.put([marked.feedback])
         except StreamadError as error:
             return f"nothing was written: {error}"
+        with suppress(StreamadError):  # else it is shown once it is read
+            self._view.put([marked.feedback])
         when = "it counts once a running monitor has read it" if marked.is_sent else "it counts now"
         return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
 

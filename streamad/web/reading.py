@@ -63,7 +63,6 @@ class Reading:
     def __init__(self, plant: Plant, view: View, on_change: Callable[[], None], workers: Workers | None = None) -> None:
         self._plant, self._view, self._on_change = plant, view, on_change
         self.workers = workers if workers is not None else Workers(plant.clock)
-        self._group = f"streamad.{plant.settings.name}.web.{view.view_id}"
         self.troubles: dict[str, str] = {}
         """Why a role is not read, by role; empty if all is well."""
         self.roles = tuple(role for role in _KINDS if self._is_kept(role))
@@ -75,8 +74,47 @@ class Reading:
             return "feedback" in exchange_urls(self._plant.settings)
         return place_of(self._plant, role) is not None
 
+    @property
+    def _group(self) -> str:
+        return f"streamad.{self._plant.settings.name}.web.{self._view.view_id}"
+
     async def run(self) -> None:
-        """Read until it is cancelled."""
+        """Read until it is cancelled; if the view is damaged, begin it anew and read all again."""
+        while True:
+            reading = asyncio.ensure_future(self._read_all())
+            damaged = asyncio.ensure_future(self._damaged())
+            try:
+                await asyncio.wait({reading, damaged}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in (reading, damaged):
+                    each.cancel()
+                await asyncio.wait({reading, damaged})
+            if not damaged.cancelled():
+                damaged.result()
+                await self._begin_anew()
+            elif not reading.cancelled():
+                reading.result()
+
+    async def _damaged(self) -> None:
+        """Return once the view must be begun anew."""
+        while not self._view.look():  # noqa: ASYNC110 - requests in threads find damage, and files go silently
+            await asyncio.sleep(_LOOK_S)
+
+    async def _begin_anew(self) -> None:
+        get_logger().warning("the page's view is begun anew", why=self._view.damage)
+        while True:
+            try:
+                await asyncio.to_thread(self._view.begin_anew)
+            except StreamadError as error:
+                self.troubles["view"] = str(error)
+                self._on_change()
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self.troubles.pop("view", None)
+            self._on_change()
+            return
+
+    async def _read_all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for role in self.roles:
                 tasks.create_task(self._follow(role))

@@ -145,7 +145,7 @@ async def test_an_open_page_hears_of_a_growing_silence_without_any_status(
     changes = Changes(page.view, 9, workers)
     workers.take(status_of())
     reading = asyncio.create_task(Reading(page.plant, page.view, changes.wake, workers).run())
-    told = changes.stream(page.view.last_change)
+    told = changes.stream(page.view.mark)
     numbers = []
     async with asyncio.timeout(30):
         assert (await anext(told)).startswith("retry")
@@ -423,7 +423,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 async def test_the_stream_of_changes_tells_of_workers(tmp_path: Path) -> None:
     page = page_with(tmp_path)
-    told = page.changes.stream(page.view.last_change)
+    told = page.changes.stream(page.view.mark)
     async with asyncio.timeout(30):
         assert (await anext(told)).startswith("retry")
         assert await anext(told) == "event: status\ndata: 0\n\n"

@@ -96,11 +96,12 @@ class Normals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A judged sequence; ``courses`` are the readings of its window, None if it is gone."""
+    """A judged sequence; ``courses`` are the readings of its window, None if it is gone; ``missing`` may say why."""
 
     facts: Facts
     attribution: Attribution | None
     courses: Courses | None
+    missing: str | None = None
 
     def scores(self, normal: Normal) -> Scores | None:
         """Return where the score lies among those of the calibration."""
