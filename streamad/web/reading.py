@@ -28,8 +28,9 @@ from streamad.messages import (
     message_type,
 )
 from streamad.plant import Plant
-from streamad.ports import Subscription
+from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path
+from streamad.system.arrived import Arrived
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
@@ -56,8 +57,9 @@ _OF_STATUS: tuple[type[Message], ...] = (WorkerStatus, Running)
 class Reading:
     """Follows the outputs until it is cancelled; what cannot be read is a trouble on the page, and is tried again.
 
-    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. Law: a message is done
-    only after its commit. The status of workers is no part of the view: it is read anew at every start.
+    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. What has arrived is
+    committed together. Law: a message is done only after its commit. The status of workers is no part of the view: it
+    is read anew at every start.
     """
 
     def __init__(self, plant: Plant, view: View, on_change: Callable[[], None], workers: Workers | None = None) -> None:
@@ -106,8 +108,7 @@ class Reading:
             try:
                 await asyncio.to_thread(self._view.begin_anew)
             except StreamadError as error:
-                self.troubles["view"] = str(error)
-                self._on_change()
+                self._trouble("view", str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             self.troubles.pop("view", None)
@@ -133,8 +134,7 @@ class Reading:
             except StreamadError as error:
                 if role not in self.troubles:
                     get_logger().warning("the page does not read", role=role, why=str(error))
-                self.troubles[role] = str(error)
-                self._on_change()
+                self._trouble(role, str(error))
             await asyncio.sleep(_RETRY_S)
 
     def _subscription(self, role: Role) -> Subscription:
@@ -144,17 +144,32 @@ class Reading:
         return subscription_of(self._plant, role, wanted, is_patient=True)
 
     async def _read(self, role: Role) -> None:
-        kinds = {message_type(kind): kind for kind in _KINDS[role]}
-        async with received(self._subscription(role)) as messages:
-            async for stored in messages:
-                message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
-                if message is not None:
-                    message = accepted(message, self._latest_us())
-                if message is None:
-                    self._n_skipped += 1
-                    continue
-                await self._put(message)
-                self.troubles.pop(role, None)
+        subscription = self._subscription(role)
+        if not isinstance(subscription, HoldingSubscription):  # asking for the next message would mark this one as done
+            async with received(subscription) as messages:
+                async for stored in messages:
+                    await self._take(role, [stored])
+            return
+        subscription.hold()
+        async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
+            while batch := await arrived.take():
+                await self._take(role, batch)
+                subscription.release(len(batch))
+
+    async def _take(self, role: Role, batch: list[StoredMessage]) -> None:
+        """Take up a batch in one commit."""
+        kept = await asyncio.to_thread(self._kept, role, batch)
+        self._n_skipped += len(batch) - len(kept)
+        if kept:
+            await self._put(kept)
+            self.troubles.pop(role, None)
+
+    def _kept(self, role: Role, batch: list[StoredMessage]) -> list[Message]:
+        """Return what the view keeps of the messages of a batch."""
+        kinds, latest_us = {message_type(kind): kind for kind in _KINDS[role]}, self._latest_us()
+        decoded = (None if stored.problem is not None else _decoded(stored.value, kinds, role) for stored in batch)
+        accepted_ones = (None if message is None else accepted(message, latest_us) for message in decoded)
+        return [message for message in accepted_ones if message is not None]
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
@@ -204,18 +219,24 @@ class Reading:
         """Return the latest time that a mark may have, as for the monitor."""
         return self._plant.clock.now_us() + self._plant.settings.decode.max_clock_skew
 
-    async def _put(self, message: Message) -> None:
-        """Commit ``message`` to the view; a full disk is waited for."""
+    async def _put(self, messages: list[Message]) -> None:
+        """Commit ``messages`` to the view; a full disk is waited for."""
         while True:
             try:
-                await asyncio.to_thread(self._view.put, [message])
+                await asyncio.to_thread(self._view.put, messages)
             except OutputError as error:
-                self.troubles["view"] = str(error)
+                self._trouble("view", str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             self.troubles.pop("view", None)
             self._on_change()
             return
+
+    def _trouble(self, role: str, why: str) -> None:
+        """Note why something is not read or written, and tell the pages."""
+        if self.troubles.get(role) != why:
+            self.troubles[role] = why
+            self._on_change()
 
     async def _trim(self) -> None:
         while True:
@@ -223,7 +244,7 @@ class Reading:
                 if await asyncio.to_thread(self._view.trim):
                     continue  # a portion at a time
             except OutputError as error:
-                self.troubles["view"] = str(error)
+                self._trouble("view", str(error))
             await asyncio.sleep(_TRIM_S)
 
 
