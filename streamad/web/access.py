@@ -16,7 +16,6 @@ from typing import Final
 
 from streamad.settings.web import ProxySettings
 
-COOKIE: Final = "streamad"
 TOKEN: Final = "token"
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _LONGEST_NAME = 200
@@ -74,6 +73,11 @@ class Access:
     def naming(self) -> tuple[str, ...]:
         """Return the headers with which a proxy names the person; a second one would be a browser's own."""
         return () if self._proxy is None else (self._proxy.user_header, self._proxy.groups_header)
+
+    @property
+    def cookie_name(self) -> str:
+        """Return the name of the cookie, one for each secret: browsers send cookies to every port of a host."""
+        return f"streamad-{hmac.new(self._secret.encode(), b'name', hashlib.sha256).hexdigest()[:12]}"
 
     @property
     def cookie(self) -> str:

@@ -25,11 +25,12 @@ from streamad.errors import StreamadError
 from streamad.judge.explanations.envelope import Clock
 from streamad.pictures.html import Html, joined
 from streamad.plant import Plant
-from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
+from streamad.web.access import TOKEN, Access, Level, Person, Refusal
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.shared import Shared
 from streamad.web.store.view import View
+from streamad.web.store.view_file import ViewError
 from streamad.web.workers import Workers
 
 _STATIC: Final = {
@@ -65,9 +66,9 @@ class Changes:
         self.is_closing = False
 
     @property
-    def state(self) -> tuple[int, int, int]:
+    def state(self) -> tuple[str, int, int]:
         """Return what differs after every change of what pages show."""
-        return self._view.last_change, self.n_wakes, self._workers.number
+        return self._view.mark, self.n_wakes, self._workers.number
 
     @property
     def is_full(self) -> bool:
@@ -85,8 +86,8 @@ class Changes:
         self.is_closing = True
         self.wake()
 
-    async def stream(self, after: int) -> AsyncIterator[str]:
-        """Yield server-sent events: the number of the last change as id whenever it is above ``after``.
+    async def stream(self, after: str) -> AsyncIterator[str]:
+        """Yield server-sent events: the view's mark as id and data whenever it is another than ``after``.
 
         Events ``status`` bear the number of the workers' state: at the begin, and when it changes.
         """
@@ -95,10 +96,10 @@ class Changes:
         try:
             yield "retry: 1000\n\n"
             while not self.is_closing:
-                changed, last = self._changed, self._view.last_change
-                if last > after:
-                    after = last
-                    yield f"id: {last}\ndata: {last}\n\n"
+                changed, mark = self._changed, self._view.mark
+                if mark != after:  # also of a view that was begun anew, whose numbers are lower
+                    after = mark
+                    yield f"id: {mark}\ndata: {mark}\n\n"
                 if self._workers.number != told:
                     told = self._workers.number
                     yield f"event: status\ndata: {told}\n\n"
@@ -182,7 +183,7 @@ class _Guard:
         person = self._person(request)
         if isinstance(person, Refusal):
             is_led_here = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
-            if is_led_here and COOKIE not in request.cookies:
+            if is_led_here and access.cookie_name not in request.cookies:
                 return _again(request)
             return _refusal(person)
         request.scope["person"] = person
@@ -194,14 +195,15 @@ class _Guard:
         if doubled is not None:
             return Refusal(403, f"the header {doubled} came twice: the proxy must replace what browsers send")
         client = None if request.client is None else request.client.host
-        return access.person(client=client, headers=headers, cookie=request.cookies.get(COOKIE))
+        return access.person(client=client, headers=headers, cookie=request.cookies.get(access.cookie_name))
 
     def _with_cookie(self, request: Request) -> Response:
         left = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
         query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in left)
         response = RedirectResponse(_path(request) + (f"?{query}" if query else ""), status_code=303)
+        access = self._site.access
         response.set_cookie(
-            COOKIE, self._site.access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
+            access.cookie_name, access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
         )
         return response
 
@@ -238,6 +240,11 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, ViewError):
+        why = (
+            "It is begun anew from what the outputs keep: load this page again in a moment." if error.is_damaged else ""
+        )
+        return HTMLResponse(sentence_page(None, "The view cannot be read", f"{error}. {why}".strip()), 503)
     return HTMLResponse(sentence_page(None, "This failed", str(error)), 500)
 
 
@@ -250,7 +257,7 @@ class _Handlers:
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]
-        return Frame(self._site.plant.settings.name, person, self._site.view.last_change)
+        return Frame(self._site.plant.settings.name, person, self._site.view.mark)
 
     async def _page(
         self, request: Request, title: str, place: str, made: Callable[..., list[Any]], *given: Any
@@ -264,9 +271,9 @@ class _Handlers:
         frame = replace(self._frame(request), change=change)
         return HTMLResponse(page(frame, "Now", "/", content), headers={"cache-control": "no-store"})
 
-    def _made_now(self) -> tuple[int, Html]:
-        """Return the number of the last change, and the content of the page Now, which is the same for everybody."""
-        change = self._site.view.last_change
+    def _made_now(self) -> tuple[str, Html]:
+        """Return how far the view was read, and the content of the page Now, which is the same for everybody."""
+        change = self._site.view.mark
         return change, joined(self._site.content.now())
 
     async def streams(self, request: Request) -> Response:
@@ -369,8 +376,7 @@ class _Handlers:
         changes = self._site.changes
         if changes.is_full:
             return PlainTextResponse("too many pages are open (web.max_browsers): close one, or try later", 503)
-        last = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-        after = int(last) if last.isdecimal() and len(last) < 18 else 0
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
         return StreamingResponse(changes.stream(after), media_type="text/event-stream", headers=headers)
 
@@ -382,6 +388,10 @@ class _Handlers:
         return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=60"})
 
     async def health(self, request: Request) -> Response:
-        """Return 200 as long as the page serves; what it cannot read is in the body."""
+        """Return 200 as long as the page can show its view, else 503; what it cannot read is in the body."""
         troubles = self._site.content.reading_troubles()
-        return Response(json.dumps({"status": "ok", "troubles": troubles}), media_type="application/json")
+        problem = await run_in_threadpool(self._site.view.problem)
+        if problem is not None:
+            troubles["view"] = problem
+        said = {"status": "ok" if problem is None else "failing", "troubles": troubles}
+        return Response(json.dumps(said), 200 if problem is None else 503, media_type="application/json")

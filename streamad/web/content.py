@@ -26,42 +26,38 @@ from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
 from streamad.learn.store.records import MarkKind
 from streamad.messages import (
+    Attribution,
     Decision,
     EndReason,
     ModelRef,
     Running,
     Tail,
-    Window,
     WorkerStatus,
     unpacked_curve,
 )
-from streamad.pictures.content import Courses, NormalCourse
+from streamad.pictures.content import NormalCourse
 from streamad.pictures.facts import Facts
 from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.pages.layout import Frame, count
+from streamad.web.pages.attention import Attention
+from streamad.web.pages.layout import Frame
 from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
+from streamad.web.store.questions import ContentError
 from streamad.web.store.view import SeenSequence, View
 from streamad.web.workers import Workers
 
-_LANES, _INBOX, _EVENTS = 1_200, 30, 60
 _BUDGET = 200
-_CONTRADICTED = 100
 _STREAMS = 500
 _P_VALUES = 2_000
 _PAGE = 120
 _JUDGEMENTS = {"false_alarm", "confirmed", "veto", "withdrawn"}
-_SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "streams_refused"}
-_RECENT_US = 86_400_000_000
-_UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
-_SURGE = 40
 _USUAL = 30
 
 
@@ -72,6 +68,7 @@ class Content:
         self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
         self._registry = registry_of(plant)
         self._normals = Normals(plant)
+        self._attention = Attention(plant, view, troubles, workers)
 
     def reading_troubles(self) -> dict[str, str]:
         """Return why roles are not read, by role."""
@@ -81,61 +78,21 @@ class Content:
 
     def now(self) -> list[Html]:
         """Return the content of the page Now, which is the same for everybody."""
-        view = self._view
-        latest = view.latest(_LANES)
+        view, now_us = self._view, self._plant.clock.now_us()
+        latest = self._attention.latest(now_us)
         since_us = min((one.start_us or 0 for one in latest), default=0)
         number = self._workers.number  # before what it is the number of
         workers, still_open = self._workers.seen(), self._workers.open()
         is_kept = self._plant.settings.sinks.status is not None
         return now(
             latest=latest,
-            inbox=self._inbox(),
-            events=view.events(_EVENTS, since_us=0 if not latest else min(since_us, view.begun_us)),
-            troubles=[*silence(workers), *self._banner(latest)],
+            inbox=self._attention.inbox(now_us),
+            events=self._attention.events(now_us, 0 if not latest else min(since_us, view.begun_us)),
+            troubles=[*silence(workers), *self._attention.banner(latest, now_us)],
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             running=section(workers, still_open, number, is_kept=is_kept),
         )
-
-    def _inbox(self) -> list[SeenSequence]:
-        """Return alerts that nobody has judged, the newest first, then judged ones."""
-        unjudged = self._view.inbox(_INBOX, unjudged=True)
-        ids = {one.id for one in unjudged}
-        return [*unjudged, *(one for one in self._view.inbox(_INBOX) if one.id not in ids)][:_INBOX]
-
-    def _banner(self, latest: Sequence[SeenSequence]) -> list[tuple[str, str]]:
-        lines = [(_UNREAD.get(role, f"{role} are not read"), why) for role, why in self._troubles().items()]
-        n_unscorable = sum(one.decision == "unscorable" for one in latest[:_SURGE])
-        if n_unscorable * 4 >= _SURGE:
-            why = f"{n_unscorable} of the last {_SURGE} sequences could not be judged: open one of them, it says why"
-            lines.append(("many are not judged", why))
-        if (letters := self._dead_letters()) is not None:
-            lines.append(letters)
-        if self._view.set_aside is not None:
-            lines.append(
-                (
-                    "the view was begun anew",
-                    f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
-                )
-            )
-        lines += self._contradictions()
-        newest = next(iter(self._view.events(1)), None)
-        if newest is not None:
-            recent = self._view.events(_EVENTS, since_us=newest.created_us - _RECENT_US)
-            seen: set[str] = set()
-            for event in recent:
-                if event.kind in _SERIOUS and event.kind not in seen:
-                    seen.add(event.kind)
-                    lines.append((event.kind.replace("_", " "), event.message))
-        return lines
-
-    def _dead_letters(self) -> tuple[str, str] | None:
-        """Return the banner's line about records that could not be read lately."""
-        recent = [one.status.dead_letters for one in self._workers.seen() if one.is_live and one.has_new_letters]
-        if not recent:
-            return None
-        place = "sinks.dead_letters holds them" if self._plant.settings.sinks.dead_letters else "set sinks.dead_letters"
-        return "records are unreadable", f"{sum(recent):,} so far, more within the last hour: {place}, with the reasons"
 
     def running(self, frame: Frame, name: str) -> list[Html]:
         """Return the content of the page of what runs in one stream."""
@@ -168,19 +125,6 @@ class Content:
         courses = tuple(NormalCourse(*(side[index] for side in sides)) for index in range(len(message.channels)))
         step_s, note = placed
         return Usual(np.arange(band.low.shape[1], dtype=np.float64) * step_s, courses, note)
-
-    def _contradictions(self) -> list[tuple[str, str]]:
-        """Return a line if messages contradict each other."""
-        found = self._view.contradicted(_CONTRADICTED)
-        if not found:
-            return []
-        n = f"{_CONTRADICTED} or more sequences" if len(found) == _CONTRADICTED else count(len(found), "sequence")
-        first = f"{found[0].stream} {found[0].sequence}"
-        why = (
-            f"other messages with the ids of {n} say otherwise than what was read first, which is shown (the newest: "
-            f"{first}). If you began the outputs anew, delete {self._view.path.name}; else look who may write to them"
-        )
-        return [("messages contradict each other", why)]
 
     def _budget(self, latest: Sequence[SeenSequence]) -> str:
         judged = [one for one in latest if one.p_value is not None]
@@ -302,16 +246,24 @@ class Content:
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
         facts = _facts(one, self._plant.settings.alerts.false_alarm_rate)
-        attribution = self._view.attribution(one.id)
-        message = self._view.window(one.id)
-        courses = None if message is None else self._courses(message, facts)
-        return Case(facts, attribution, courses), self._normals.of(facts)
-
-    def _courses(self, message: Window, facts: Facts) -> Courses | None:
+        courses = missing = None
         try:
-            return courses_of_message(message, facts, self._plant.settings)
-        except ValueError:  # a foreign message
-            return None
+            message = self._view.window(one.id)
+            courses = None if message is None else courses_of_message(message, facts, self._plant.settings)
+        except (ContentError, ValueError) as error:
+            missing = f"No curve: {error}."
+        return Case(facts, self._attribution(one, facts), courses, missing), self._normals.of(facts)
+
+    def _attribution(self, one: SeenSequence, facts: Facts) -> Attribution | None:
+        """Return the attribution of an alert, None if none was read; a damaged one gives no reasons and says so."""
+        try:
+            return self._view.attribution(one.id)
+        except ContentError as error:
+            return Attribution(
+                alert_id=one.id, stream=one.stream, sequence=one.sequence, score=facts.score or 0.0, terms=[],
+                channels=[], dominating_transformation=0, method="none", tail=facts.tail or "empirical",
+                model=facts.model or ModelRef("unknown", ""), detail=str(error), created_at=facts.created_at,
+            )  # fmt: skip
 
     def csv(self, one: SeenSequence) -> str | None:
         """Return the judged window as CSV, a row for each point; None if it was not kept."""
@@ -340,9 +292,10 @@ class Content:
             marking = MarkWriter(self._plant, None, by=person.name)
             feedback = marking.message(name, cast("MarkKind", judgement), note.strip())
             (marked,) = marking.write([feedback])
-            self._view.put([marked.feedback])
         except StreamadError as error:
             return f"nothing was written: {error}"
+        with suppress(StreamadError):  # else it is shown once it is read
+            self._view.put([marked.feedback])
         when = "it counts once a running monitor has read it" if marked.is_sent else "it counts now"
         return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
 

@@ -28,8 +28,9 @@ from streamad.messages import (
     message_type,
 )
 from streamad.plant import Plant
-from streamad.ports import Subscription
+from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path
+from streamad.system.arrived import Arrived
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
@@ -56,14 +57,14 @@ _OF_STATUS: tuple[type[Message], ...] = (WorkerStatus, Running)
 class Reading:
     """Follows the outputs until it is cancelled; what cannot be read is a trouble on the page, and is tried again.
 
-    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. Law: a message is done
-    only after its commit. The status of workers is no part of the view: it is read anew at every start.
+    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. What has arrived is
+    committed together. Law: a message is done only after its commit. The status of workers is no part of the view: it
+    is read anew at every start.
     """
 
     def __init__(self, plant: Plant, view: View, on_change: Callable[[], None], workers: Workers | None = None) -> None:
         self._plant, self._view, self._on_change = plant, view, on_change
         self.workers = workers if workers is not None else Workers(plant.clock)
-        self._group = f"streamad.{plant.settings.name}.web.{view.view_id}"
         self.troubles: dict[str, str] = {}
         """Why a role is not read, by role; empty if all is well."""
         self.roles = tuple(role for role in _KINDS if self._is_kept(role))
@@ -75,8 +76,46 @@ class Reading:
             return "feedback" in exchange_urls(self._plant.settings)
         return place_of(self._plant, role) is not None
 
+    @property
+    def _group(self) -> str:
+        return f"streamad.{self._plant.settings.name}.web.{self._view.view_id}"
+
     async def run(self) -> None:
-        """Read until it is cancelled."""
+        """Read until it is cancelled; if the view is damaged, begin it anew and read all again."""
+        while True:
+            reading = asyncio.ensure_future(self._read_all())
+            damaged = asyncio.ensure_future(self._damaged())
+            try:
+                await asyncio.wait({reading, damaged}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in (reading, damaged):
+                    each.cancel()
+                await asyncio.wait({reading, damaged})
+            if not damaged.cancelled():
+                damaged.result()
+                await self._begin_anew()
+            elif not reading.cancelled():
+                reading.result()
+
+    async def _damaged(self) -> None:
+        """Return once the view must be begun anew."""
+        while not self._view.look():  # noqa: ASYNC110 - requests in threads find damage, and files go silently
+            await asyncio.sleep(_LOOK_S)
+
+    async def _begin_anew(self) -> None:
+        get_logger().warning("the page's view is begun anew", why=self._view.damage)
+        while True:
+            try:
+                await asyncio.to_thread(self._view.begin_anew)
+            except StreamadError as error:
+                self._trouble("view", str(error))
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self.troubles.pop("view", None)
+            self._on_change()
+            return
+
+    async def _read_all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for role in self.roles:
                 tasks.create_task(self._follow(role))
@@ -95,8 +134,7 @@ class Reading:
             except StreamadError as error:
                 if role not in self.troubles:
                     get_logger().warning("the page does not read", role=role, why=str(error))
-                self.troubles[role] = str(error)
-                self._on_change()
+                self._trouble(role, str(error))
             await asyncio.sleep(_RETRY_S)
 
     def _subscription(self, role: Role) -> Subscription:
@@ -106,17 +144,32 @@ class Reading:
         return subscription_of(self._plant, role, wanted, is_patient=True)
 
     async def _read(self, role: Role) -> None:
-        kinds = {message_type(kind): kind for kind in _KINDS[role]}
-        async with received(self._subscription(role)) as messages:
-            async for stored in messages:
-                message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
-                if message is not None:
-                    message = accepted(message, self._latest_us())
-                if message is None:
-                    self._n_skipped += 1
-                    continue
-                await self._put(message)
-                self.troubles.pop(role, None)
+        subscription = self._subscription(role)
+        if not isinstance(subscription, HoldingSubscription):  # asking for the next message would mark this one as done
+            async with received(subscription) as messages:
+                async for stored in messages:
+                    await self._take(role, [stored])
+            return
+        subscription.hold()
+        async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
+            while batch := await arrived.take():
+                await self._take(role, batch)
+                subscription.release(len(batch))
+
+    async def _take(self, role: Role, batch: list[StoredMessage]) -> None:
+        """Take up a batch in one commit."""
+        kept = await asyncio.to_thread(self._kept, role, batch)
+        self._n_skipped += len(batch) - len(kept)
+        if kept:
+            await self._put(kept)
+            self.troubles.pop(role, None)
+
+    def _kept(self, role: Role, batch: list[StoredMessage]) -> list[Message]:
+        """Return what the view keeps of the messages of a batch."""
+        kinds, latest_us = {message_type(kind): kind for kind in _KINDS[role]}, self._latest_us()
+        decoded = (None if stored.problem is not None else _decoded(stored.value, kinds, role) for stored in batch)
+        accepted_ones = (None if message is None else accepted(message, latest_us) for message in decoded)
+        return [message for message in accepted_ones if message is not None]
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
@@ -166,18 +219,24 @@ class Reading:
         """Return the latest time that a mark may have, as for the monitor."""
         return self._plant.clock.now_us() + self._plant.settings.decode.max_clock_skew
 
-    async def _put(self, message: Message) -> None:
-        """Commit ``message`` to the view; a full disk is waited for."""
+    async def _put(self, messages: list[Message]) -> None:
+        """Commit ``messages`` to the view; a full disk is waited for."""
         while True:
             try:
-                await asyncio.to_thread(self._view.put, [message])
+                await asyncio.to_thread(self._view.put, messages)
             except OutputError as error:
-                self.troubles["view"] = str(error)
+                self._trouble("view", str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             self.troubles.pop("view", None)
             self._on_change()
             return
+
+    def _trouble(self, role: str, why: str) -> None:
+        """Note why something is not read or written, and tell the pages."""
+        if self.troubles.get(role) != why:
+            self.troubles[role] = why
+            self._on_change()
 
     async def _trim(self) -> None:
         while True:
@@ -185,7 +244,7 @@ class Reading:
                 if await asyncio.to_thread(self._view.trim):
                     continue  # a portion at a time
             except OutputError as error:
-                self.troubles["view"] = str(error)
+                self._trouble("view", str(error))
             await asyncio.sleep(_TRIM_S)
 
 

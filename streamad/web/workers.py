@@ -20,6 +20,8 @@ _MISSED = 3
 _LATE_S = 2.0
 _INTERVAL_S = (1.0, 3_600.0)
 _FORGOTTEN_S = 86_400.0
+_STEPS_S = ((120, 10), (7_200, 60), (172_800, 3_600))
+"""How often the age of a silent worker is shown anew, up to which age."""
 _OF_PROCESS = re.compile(r"(.+)-\d{3,}")
 _LETTERS_US = 3_600_000_000
 _MOST_WORKERS = 1_000
@@ -142,7 +144,10 @@ class Workers:
         self._drop_all(instance)
 
     def look(self) -> bool:
-        """Return whether a worker has fallen silent, or was forgotten, since the last look."""
+        """Return whether a page would show a worker differently than at the last look, by the passing of time alone.
+
+        It has fallen silent, its silence has grown visibly, or it was forgotten.
+        """
         with self._lock:
             workers = self._workers()
             is_any_live = any(each.is_live for each in workers)
@@ -152,7 +157,7 @@ class Workers:
                 is_over = each.status.stopped or unheard_us > _FORGOTTEN_S * 1e6
                 if is_over and is_any_live:  # else the last ones say since when nothing runs
                     self._forget(each.status.instance)
-            shown = tuple((each.status.instance, each.is_silent) for each in self._workers())
+            shown = tuple((each.status.instance, _silence(each)) for each in self._workers())
             has_changed = shown != self._shown
             self._shown = shown
             self.number += has_changed
@@ -197,6 +202,14 @@ class Workers:
             ):
                 return curve, status
         return None
+
+
+def _silence(worker: Worker) -> tuple[int, int] | None:
+    """Return what differs whenever the age of a silent worker is shown anew; None if it is not silent."""
+    if not worker.is_silent:
+        return None
+    step_s = next((step_s for until_s, step_s in _STEPS_S if worker.silent_s < until_s), 86_400)
+    return step_s, int(worker.silent_s // step_s)
 
 
 def _follows(live: Worker, silent: Worker) -> bool:

@@ -35,7 +35,7 @@ class Frame:
 
     plant: str
     person: Person
-    change: int
+    change: str
 
     @property
     def may_judge(self) -> bool:
@@ -65,7 +65,7 @@ def page(frame: Frame, title: str, place: str, *content: str) -> str:
         element("span", f"{frame.person.name} ({frame.person.level.name.lower()})", class_="person"),
         element("span", "", id="connection", class_="connection", role="status"),
     )
-    main = element("main", *content, id="live", data_change=str(frame.change))
+    main = element("main", *content, id="live", data_change=frame.change)
     return f"<!DOCTYPE html>\n{element('html', head, element('body', bar, main), lang='en')}\n"
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
-from streamad.pictures.html import Html, element
+from streamad.pictures.html import Html, element, joined
 from streamad.types import to_us
 from streamad.web.pages.layout import (
     SIGNS,
@@ -21,6 +21,7 @@ from streamad.web.pages.layout import (
     stream_link,
     when,
 )
+from streamad.web.pages.span import span_of
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150
@@ -96,12 +97,13 @@ def swimlanes(
     Open sequences reach to the right edge.
     """
     timed = [one for one in sequences if one.end_us is not None and one.start_us is not None]
-    names = sorted({one.stream for one in timed})[:_MOST_LANES]
-    if not timed:
+    span = span_of(timed)
+    if span is None:
         return Html("")
+    first, last, n_before = span
+    timed = [one for one in timed if (one.end_us or 0) >= first]
+    names = sorted({one.stream for one in timed})[:_MOST_LANES]
     lanes = {name: number for number, name in enumerate(names)}
-    first = min(one.start_us or 0 for one in timed)
-    last = max(one.end_us or 0 for one in timed)
     judged = {(one.stream, one.sequence) for one in timed}  # a status may be older than a verdict
     begun = [
         (one, to_us(one.start_time))
@@ -110,11 +112,11 @@ def swimlanes(
     ]
     begun = [(one, at) for one, at in begun if at <= last + max(1, last - first)]  # others have a wrong clock
     last = max([last, *(at for _, at in begun)])
-    span = max(1, last - first)
+    width_us = max(1, last - first)
     height = len(names) * _LANE + 22
 
     def x(time_us: int) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 8) * (time_us - first) / span
+        return _LEFT + (_WIDTH - _LEFT - 8) * (time_us - first) / width_us
 
     parts: list[str] = []
     for name, number in lanes.items():
@@ -131,7 +133,7 @@ def swimlanes(
             )
     for one in sorted(timed, key=lambda each: each.is_alert):
         if one.stream in lanes:
-            parts.append(_bar(one, x(one.start_us or 0), x(one.end_us or 0), lanes[one.stream] * _LANE))
+            parts.append(_bar(one, x(max(one.start_us or 0, first)), x(one.end_us or 0), lanes[one.stream] * _LANE))
     for each, at_us in begun:
         left = x(max(at_us, first))
         width = max(_WIDTH - 8 - left, 1.2)
@@ -144,13 +146,17 @@ def swimlanes(
         parts.append(link)
     for share in (0.0, 0.5, 1.0):
         anchor = {0.0: "start", 0.5: "middle", 1.0: "end"}[share]
-        label = when(first + round(share * span), seconds=span < 86_400_000_000 * 2)
+        label = when(first + round(share * width_us), seconds=width_us < 86_400_000_000 * 2)
         at = _LEFT + share * (_WIDTH - _LEFT - 8)
         words = str(label).partition(">")[2].partition("<")[0]
         parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}">{words}</text>')
     title = element("title", f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time")
     picture = Html(f'<svg class="lanes" viewBox="0 0 {_WIDTH} {height}" role="group">{title}{"".join(parts)}</svg>')
-    return element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Lines over time")
+    box = element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Lines over time")
+    if not n_before:
+        return box
+    said = f"{count(n_before, 'sequence')} dated long before the others {'is' if n_before == 1 else 'are'} not drawn."
+    return joined([box, element("p", said, class_="soft")])
 
 
 def _bar(one: SeenSequence, left: float, right: float, y: float) -> Html:

@@ -15,6 +15,7 @@ from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import to_us
 from streamad.web import charts
 from streamad.web.pages.layout import count, rows_table, stream_link, when
+from streamad.web.pages.span import duration
 from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24
@@ -52,14 +53,6 @@ def silence(workers: Sequence[Worker]) -> list[tuple[str, str]]:
                 )
             )
     return lines[:5]
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people: 40 s, 12 min, 3 h, 2 days."""
-    for limit, size, unit in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
 
 
 def _row(worker: Worker) -> tuple[str, ...]:

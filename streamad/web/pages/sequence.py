@@ -70,7 +70,7 @@ def sequence(
         text = f"{differs} Shown is what was read first; an alert is never hidden."
         parts.append(element("p", text, class_="missing"))
     if picture is None:
-        parts.append(element("p", _no_window(one), class_="missing"))
+        parts.append(element("p", case.missing or _no_window(one), class_="missing"))
     else:
         parts += _curves(picture, one)
         parts.append(_deviations(picture))

@@ -57,10 +57,10 @@ function later(ms) {
 
 function listen() {
   if (source || document.hidden || !live()) return;
-  source = new EventSource(`/changes?after=${live().dataset.change}`);
+  source = new EventSource(`/changes?after=${encodeURIComponent(live().dataset.change)}`);
   source.onopen = () => { connection.textContent = ""; };
   source.onmessage = (event) => {
-    if (Number(event.data) > Number(live().dataset.change)) later(300);
+    if (isNews(event.data, live().dataset.change)) later(300);
   };
   source.addEventListener("status", (event) => {
     const shown = live().querySelector("[data-status]");
@@ -73,6 +73,12 @@ function listen() {
       setTimeout(() => { renew(); listen(); }, 5000); // the server is full or gone: ask now and then
     }
   };
+}
+
+// A mark is the id of the server's view, a point, and the number of the last change; a view begun anew counts from 0.
+function isNews(told, shown) {
+  const [[view, number], [ours, seen]] = [told.split("."), shown.split(".")];
+  return view !== ours || Number(number) > Number(seen);
 }
 
 function stop() {

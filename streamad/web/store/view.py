@@ -10,26 +10,50 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sqlite3
-import statistics
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from streamad.messages import Alert, Attribution, Event, Feedback, Message, Verdict, Window
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
-from streamad.web.store.view_file import APPLICATION, VIEW_VERSION, add_columns, connected, reported, set_aside
+from streamad.web.store.questions import (
+    EVENT_COLUMNS,
+    Moments,
+    Questions,
+    SeenEvent,
+    SeenSequence,
+    read_or_none,
+    unpacked_attribution,
+    unpacked_window,
+)
+from streamad.web.store.view_file import (
+    APPLICATION,
+    VIEW_VERSION,
+    ViewError,
+    add_columns,
+    connected,
+    identity_of,
+    reported,
+    set_aside,
+)
 from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
+
+__all__ = ["Moments", "SeenEvent", "SeenSequence", "View"]
 
 _TRIM_ROWS = 2_000
 _MOST_EVENTS = 20_000
+_UNFIT = (
+    sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, ArithmeticError, ValueError, TypeError,
+    msgspec.MsgspecError, zlib.error,
+)  # fmt: skip
+"""What a message raises that no column can hold; its statement is undone, its commit is not."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -52,79 +76,7 @@ CREATE INDEX IF NOT EXISTS by_created ON events (created_us);
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SeenSequence:
-    """One sequence as the outputs describe it so far; what no message has said yet is None.
-
-    ``rate`` is the configured false-alarm rate of its alert, None if there is none. ``judgement`` is the last mark.
-    ``change`` grows with everything that was read, and orders what a page has not seen yet. ``contradiction``: in what
-    a message read later under this id says otherwise, None if none does. Times in us since 1970.
-    """
-
-    id: str
-    change: int
-    stream: str
-    sequence: str
-    decision: str | None
-    reason: str | None
-    detail: str | None
-    start_us: int | None
-    end_us: int | None
-    n_samples: int | None
-    score: float | None
-    p_value: float | None
-    tail: str | None
-    model: str | None
-    version: str | None
-    created_us: int | None
-    rate: float | None
-    judgement: str | None
-    note: str | None
-    judged_by: str | None
-    judged_us: int | None
-    contradiction: str | None
-    has_window: bool
-    why: str | None
-
-    @property
-    def is_alert(self) -> bool:
-        """Return whether an alert was raised."""
-        return self.rate is not None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenEvent:
-    """One event of the plant."""
-
-    id: str
-    change: int
-    kind: str
-    message: str
-    stream: str | None
-    model: str | None
-    version: str | None
-    created_us: int
-
-
-class Moments(NamedTuple):
-    """Mean and spread of each channel in one judged window, in the order of the config's channels."""
-
-    means: list[float]
-    spreads: list[float]
-
-
-_COLUMNS = ", ".join(
-    {
-        "has_window": "window IS NOT NULL",
-        "why": "json_extract(attribution, '$.segments[0].text')",
-    }.get(field.name, field.name)
-    for field in fields(SeenSequence)
-)
-_EVENT_COLUMNS = ", ".join(field.name for field in fields(SeenEvent))
-_SHOWN = "(decision IS NOT NULL OR rate IS NOT NULL)"
-
-
-class View:
+class View(Questions):
     """The view store in ``path``; one process writes it, any number of threads read it.
 
     ``keep_us``: sequences that ended longer ago than this before the newest are removed, ``max_bytes``: the oldest
@@ -135,22 +87,76 @@ class View:
     def __init__(self, path: Path, *, keep_us: int, max_bytes: int) -> None:
         self.path, self._keep_us, self._max_bytes = path, keep_us, max_bytes
         self.set_aside = set_aside(path)
+        self.damage: str | None = None
+        """Why the file must be begun anew, None while it need not."""
         self._local = threading.local()
         self._lock = threading.Lock()
         self._readers: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._is_noted = False
+        self.n_unfit = 0
+        """How many messages were skipped, since they cannot be kept."""
+        self._open()
+
+    def _open(self) -> None:
+        path = self.path
         with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = connected(path)
+            self._identity = identity_of(path)
             self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
             self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
             self._writer.executescript(_TABLES)
             add_columns(self._writer)
             path.chmod(0o600)
-            self.view_id = self._begin()
+            view_id = self._begin()
             (newest,) = self._writer.execute("SELECT max(change) FROM sequences").fetchone()
             (event,) = self._writer.execute("SELECT max(change) FROM events").fetchone()
-        self.last_change = max(newest or 0, event or 0)
+        self._state = view_id, max(newest or 0, event or 0)
+
+    @property
+    def view_id(self) -> str:
+        """Return the id of this view, another one after it was begun anew."""
+        return self._state[0]
+
+    @property
+    def last_change(self) -> int:
+        """Return the number of the last change."""
+        return self._state[1]
+
+    @property
+    def mark(self) -> str:
+        """Return what tells how far the view was read: its id, a point, and the number of the last change."""
+        view_id, change = self._state
+        return f"{view_id}.{change}"
+
+    def look(self) -> bool:
+        """Return whether the file must be begun anew: it was found damaged, or is gone, or another is in its place."""
+        if self.damage is None and identity_of(self.path) != self._identity:
+            self.damage = f"the page's view {self.path} was removed or replaced"
+        return self.damage is not None
+
+    def problem(self) -> str | None:
+        """Return why the view cannot be read, None if it can."""
+        try:
+            self._rows("SELECT max(change) FROM sequences")
+            self._rows("SELECT max(change) FROM events")
+        except ViewError as error:
+            return str(error)
+        return self.damage
+
+    def begin_anew(self) -> None:
+        """Rename the damaged file aside, and begin a new one under a new id. Raises ViewError.
+
+        Threads that read the old one find the new one with their next question.
+        """
+        with self._lock:
+            is_ours = identity_of(self.path) == self._identity
+            with suppress(sqlite3.Error):
+                self._writer.close()
+            aside = set_aside(self.path, is_damaged=is_ours)
+            self._open()
+            self.set_aside = aside or self.set_aside
+            self.damage = None
 
     def _begin(self) -> str:
         """Return the view's id, a new one if what was written last may be lost: then all is read again.
@@ -169,12 +175,6 @@ class View:
             writer.execute("INSERT OR IGNORE INTO meta VALUES ('begun_us', ?)", (str(time.time_ns() // 1000),))
         return view_id
 
-    @property
-    def begun_us(self) -> int:
-        """Return when this view was begun, in us since 1970."""
-        (value,) = self._reader().execute("SELECT value FROM meta WHERE name = 'begun_us'").fetchone()
-        return int(value)
-
     def close(self) -> None:
         """Mark the view as whole, and close it; safe to call twice."""
         with self._lock, suppress(sqlite3.Error):
@@ -188,14 +188,26 @@ class View:
     # --- writing ---
 
     def put(self, messages: Iterable[Message]) -> int:
-        """Take up ``messages`` in one commit; return the number of the last change. Raises OutputError."""
-        with self._lock, reported(self.path):
-            change = self.last_change
+        """Take up ``messages`` in one commit; return the number of the last change. Raises ViewError."""
+        with self._lock, self._noted():
+            view_id, change = self._state
             with self._writer:
                 for message in messages:
-                    change += self._put(message, change + 1)
-            self.last_change = change
+                    change += self._put_or_skip(message, change + 1)
+            self._state = view_id, change
         return change
+
+    def _put_or_skip(self, message: Message, change: int) -> int:
+        """Take up one message; one that cannot be kept is skipped, so that the others of its commit are not lost."""
+        try:
+            return self._put(message, change)
+        except _UNFIT as error:
+            if not self.n_unfit:
+                get_logger().warning(
+                    "a message cannot be kept in the page's view: skipped (logged once)", why=str(error)
+                )
+            self.n_unfit += 1
+            return 0
 
     def _put(self, message: Message, change: int) -> int:
         """Take up one message; return 1 if it changed something."""
@@ -236,12 +248,13 @@ class View:
         """Return which of reasons and window, read before any verdict or alert, are of another sequence."""
         query = "SELECT attribution, window FROM sequences WHERE id = ?"
         attribution, window = self._writer.execute(query, (name,)).fetchone()
-        kept = {
-            "attribution": None if attribution is None else msgspec.json.decode(attribution, type=Attribution),
-            "window": None if window is None else msgspec.json.decode(zlib.decompress(window), type=Window),
-        }
         ours = (message.stream, message.sequence)
-        return [each for each, one in kept.items() if one is not None and (one.stream, one.sequence) != ours]
+        kept: dict[str, Attribution | Window | None] = {}
+        if attribution is not None:
+            kept["attribution"] = read_or_none(lambda: unpacked_attribution(attribution))
+        if window is not None:
+            kept["window"] = read_or_none(lambda: unpacked_window(window))
+        return [each for each, one in kept.items() if one is None or (one.stream, one.sequence) != ours]
 
     def _note(self, message: Judgement, contradiction: str) -> None:
         if not self._is_noted:
@@ -265,7 +278,7 @@ class View:
         name = hashlib.sha256(msgspec.json.encode(event)).hexdigest()
         model, version = (event.model.name, event.model.version) if event.model is not None else (None, None)
         cursor = self._writer.execute(
-            f"INSERT OR IGNORE INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR IGNORE INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (name, change, event.kind, event.message, event.stream, model, version, to_us(event.created_at)),
         )
         return int(cursor.rowcount > 0)
@@ -273,7 +286,7 @@ class View:
     def trim(self) -> int:
         """Remove what lies beyond the bounds, a portion at a time; return how many rows and windows are gone."""
         removed = 0
-        with self._lock, reported(self.path):
+        with self._lock, self._noted():
             writer = self._writer
             now_us = time.time_ns() // 1000  # a sequence from the future must not push the others out
             (newest,) = writer.execute("SELECT max(end_us) FROM sequences WHERE end_us <= ?", (now_us,)).fetchone()
@@ -307,143 +320,39 @@ class View:
 
     # --- reading ---
 
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._noted():
+            return self._reader().execute(query, values).fetchall()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Raise ViewError for what SQLite refuses; note that the file is damaged."""
+        writer = self._writer
+        try:
+            with reported(self.path):
+                yield
+        except ViewError as error:
+            if error.is_damaged and writer is self._writer and self.damage is None:
+                self.damage = str(error)
+            raise
+
     def _reader(self) -> sqlite3.Connection:
-        """Return this thread's connection, which cannot write."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = connected(self.path, is_reader=True)
-            self._local.connection = connection
+        """Return this thread's connection to the present file, which cannot write."""
+        writer, connection = getattr(self._local, "of_writer", (None, None))
+        if connection is None or writer is not self._writer:
+            if connection is not None:
+                connection.close()  # it reads a file that was set aside
+            writer, connection = self._writer, connected(self.path, is_reader=True)
+            self._local.of_writer = writer, connection
             with self._lock:
+                ours = threading.current_thread()
                 ended = [each for each in self._readers if not each[0].is_alive()]
-                self._readers = [each for each in self._readers if each[0].is_alive()]
-                self._readers.append((threading.current_thread(), connection))
+                others = [each for each in self._readers if each[0].is_alive() and each[0] is not ours]
+                self._readers = [*others, (ours, connection)]
             for _, left in ended:  # the server's idle threads come and go
                 left.close()
+        assert isinstance(connection, sqlite3.Connection)
         return connection
-
-    def sequence(self, name: str) -> SeenSequence | None:
-        """Return the sequence with the id ``name``, None if no verdict or alert of it was read."""
-        row = self._reader().execute(
-            f"SELECT {_COLUMNS} FROM sequences WHERE id = ? AND {_SHOWN}",
-            (name,),
-        )
-        return next((SeenSequence(*one) for one in row), None)
-
-    def window(self, name: str) -> Window | None:
-        """Return the judged window of a sequence, None if none is kept."""
-        content = self._blob("window", name)
-        return None if content is None else msgspec.json.decode(zlib.decompress(content), type=Window)
-
-    def attribution(self, name: str) -> Attribution | None:
-        """Return the attribution of an alert, None if none was read."""
-        content = self._blob("attribution", name)
-        return None if content is None else msgspec.json.decode(content, type=Attribution)
-
-    def _blob(self, column: str, name: str) -> bytes | None:
-        row = self._reader().execute(f"SELECT {column} FROM sequences WHERE id = ?", (name,)).fetchone()
-        return None if row is None else row[0]
-
-    def moments(self, names: Sequence[str]) -> dict[str, Moments]:
-        """Return mean and spread of each channel of the sequences with the ids ``names``, of those that have any."""
-        query = (
-            f"SELECT id, means, spreads FROM sequences WHERE id IN ({', '.join('?' * len(names))}) "
-            "AND means IS NOT NULL AND spreads IS NOT NULL"
-        )
-        rows = self._reader().execute(query, tuple(names))
-        return {
-            name: Moments(msgspec.json.decode(means), msgspec.json.decode(spreads)) for name, means, spreads in rows
-        }
-
-    def usual_size(self, stream: str, limit: int) -> tuple[float, float] | None:
-        """Return the median number of samples and of seconds of the last normal sequences of a stream."""
-        where = "stream = ? AND decision = 'normal' AND n_samples > 1 AND start_us IS NOT NULL"
-        query = f"SELECT n_samples, end_us - start_us FROM sequences WHERE {where} ORDER BY end_us DESC LIMIT ?"
-        rows = self._reader().execute(query, (stream, limit)).fetchall()
-        if not rows:
-            return None
-        return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1e6
-
-    def changes(self, after: int, limit: int) -> list[SeenSequence]:
-        """Return what changed after the number ``after``, in order, at most ``limit`` sequences."""
-        return self._select(f"change > ? AND {_SHOWN} ORDER BY change LIMIT ?", (after, limit))
-
-    def inbox(self, limit: int, *, before_us: int | None = None, unjudged: bool = False) -> list[SeenSequence]:
-        """Return alerts, the newest first; ``unjudged``: only those without a mark that counts."""
-        where = "rate IS NOT NULL AND end_us < ?"
-        if unjudged:
-            where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
-        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (before_us or 1 << 62, limit))
-
-    def of_stream(self, stream: str, limit: int, *, before_us: int | None = None) -> list[SeenSequence]:
-        """Return the sequences of one stream, the newest first."""
-        where = f"stream = ? AND end_us < ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (stream, before_us or 1 << 62, limit))
-
-    def n_alerts(self, stream: str, n: int) -> int:
-        """Return how many of the last ``n`` sequences of one stream have an alert."""
-        last = f"SELECT rate FROM sequences WHERE stream = ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        (found,) = self._reader().execute(f"SELECT count(rate) FROM ({last})", (stream, n)).fetchone()
-        return int(found)
-
-    def between(self, since_us: int, until_us: int, limit: int) -> list[SeenSequence]:
-        """Return the sequences that ended between two times, the newest first."""
-        where = f"end_us >= ? AND end_us <= ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (since_us, until_us, limit))
-
-    def latest(self, limit: int) -> list[SeenSequence]:
-        """Return the sequences that ended last, the newest first."""
-        return self._select(f"end_us IS NOT NULL AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?", (limit,))
-
-    def alike(self, one: SeenSequence, channel: str, limit: int) -> list[SeenSequence]:
-        """Return earlier alerts whose attribution names ``channel`` first, the newest first."""
-        where = (
-            "rate IS NOT NULL AND id != ? AND end_us <= ? AND json_extract(attribution, '$.channels[0].channel') = ? "
-            "ORDER BY end_us DESC LIMIT ?"
-        )
-        return self._select(where, (one.id, one.end_us or 1 << 62, channel, limit))
-
-    def neighbours(self, one: SeenSequence) -> tuple[SeenSequence | None, SeenSequence | None]:
-        """Return the alerts that ended before and after ``one``."""
-        at = (one.end_us or 0, one.id)
-        before = self._select("rate IS NOT NULL AND (end_us, id) < (?, ?) ORDER BY end_us DESC, id DESC LIMIT 1", at)
-        after = self._select("rate IS NOT NULL AND (end_us, id) > (?, ?) ORDER BY end_us, id LIMIT 1", at)
-        return next(iter(before), None), next(iter(after), None)
-
-    def _select(self, where: str, values: Sequence[Any]) -> list[SeenSequence]:
-        rows = self._reader().execute(f"SELECT {_COLUMNS} FROM sequences WHERE {where}", values)
-        return [SeenSequence(*row) for row in rows]
-
-    def events(self, limit: int, *, since_us: int = 0) -> list[SeenEvent]:
-        """Return events, the newest first."""
-        query = f"SELECT {_EVENT_COLUMNS} FROM events WHERE created_us >= ? ORDER BY created_us DESC LIMIT ?"
-        return [SeenEvent(*row) for row in self._reader().execute(query, (since_us, limit))]
-
-    def streams(self, limit: int) -> list[str]:
-        """Return the names of the streams, those with the newest sequences first."""
-        query = (
-            "SELECT stream FROM sequences WHERE end_us IS NOT NULL GROUP BY stream ORDER BY max(end_us) DESC LIMIT ?"
-        )
-        return [row[0] for row in self._reader().execute(query, (limit,))]
-
-    def contradicted(self, limit: int) -> list[SeenSequence]:
-        """Return sequences about which messages contradict each other, the newest first."""
-        return self._select(f"contradiction IS NOT NULL AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?", (limit,))
-
-    def decisions(self, n: int) -> dict[str, int]:
-        """Return how many of the ``n`` sequences that ended last have each decision."""
-        query = (
-            "SELECT decision, count(*) FROM (SELECT coalesce(decision, 'anomalous') AS decision FROM sequences WHERE "
-            f"{_SHOWN} AND end_us IS NOT NULL ORDER BY end_us DESC LIMIT ?) GROUP BY decision"
-        )
-        return dict(self._reader().execute(query, (n,)))
-
-    def p_values(self, version: str | None, limit: int) -> list[float]:
-        """Return the p-values of the last sequences that ``version`` judged (None: any)."""
-        query = (
-            "SELECT p_value FROM sequences WHERE p_value IS NOT NULL AND (? IS NULL OR version = ?) "
-            "ORDER BY end_us DESC LIMIT ?"
-        )
-        return [row[0] for row in self._reader().execute(query, (version, version, limit))]
 
 
 def _removed(writer: sqlite3.Connection, where: str, value: int) -> int:

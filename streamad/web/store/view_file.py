@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from streamad.errors import OutputError
 
@@ -16,8 +17,18 @@ VIEW_VERSION: Final = 1
 """Changed only by a major release: within one, columns are added (``_ADDED``)."""
 APPLICATION: Final = 0x73747257  # "strW"
 _BUSY_S = 5.0
+_NO_DATABASE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_SHORT_READ = 522  # SQLITE_IOERR_SHORT_READ: the file was cut
 _ADDED = {"sequences": ("means", "spreads", "contradiction")}
 """Columns that a file of an earlier release of the same version lacks, by table: all of them texts."""
+
+
+class ViewError(OutputError):
+    """Raised if the file of the view cannot be read or written; ``is_damaged``: it must be begun anew."""
+
+    def __init__(self, text: str, *, is_damaged: bool = False) -> None:
+        super().__init__(text)
+        self.is_damaged = is_damaged
 
 
 def add_columns(writer: sqlite3.Connection) -> None:
@@ -32,7 +43,8 @@ def add_columns(writer: sqlite3.Connection) -> None:
 
 def connected(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
     """Return a connection to the file; that of a reader cannot write."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    mode = "rw" if is_reader else "rwc"  # a reader makes no empty file in place of one that is gone
+    connection = sqlite3.connect(_uri(path, mode), uri=True, timeout=_BUSY_S, check_same_thread=False)
     if is_reader:
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -42,21 +54,28 @@ def connected(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def set_aside(path: Path) -> Path | None:
-    """Rename a file that is no view of this release; return its new name, None if it is one or nothing is there."""
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells one file from another that is put in its place, None if nothing is there."""
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def set_aside(path: Path, *, is_damaged: bool = False) -> Path | None:
+    """Rename a file that is no view of this release; return its new name, None if it is one or nothing is there.
+
+    ``is_damaged``: it is renamed without a look at it.
+    """
     if not os.path.lexists(path):
         return None
-    with reported(path), _unless_damaged():
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_S)
-        try:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if (application, version) == (APPLICATION, VIEW_VERSION):
-                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-                if verdict == "ok":
-                    return None
-        finally:
-            connection.close()
+    if not is_damaged and _is_view(path):
+        return None
     aside = path.with_name(f"{path.name}.aside-{time.time_ns()}")
     with reported(path):
         path.rename(aside)
@@ -64,6 +83,21 @@ def set_aside(path: Path) -> Path | None:
             with suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     return aside
+
+
+def _is_view(path: Path) -> bool:
+    """Return whether the file is a whole view of this release."""
+    with reported(path), _unless_damaged():
+        connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=_BUSY_S)
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if (application, version) == (APPLICATION, VIEW_VERSION):
+                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(verdict == "ok")
+        finally:
+            connection.close()
+    return False
 
 
 @contextmanager
@@ -79,8 +113,16 @@ def _unless_damaged() -> Iterator[None]:
 
 @contextmanager
 def reported(path: Path) -> Iterator[None]:
-    """Raise OutputError for what SQLite or the file system refuses."""
+    """Raise ViewError for what SQLite or the file system refuses."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise OutputError(f"the page's view {path} cannot be used: {error}") from error
+        raise ViewError(f"the page's view {path} cannot be used: {error}", is_damaged=_is_damage(error)) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether the file is damaged, and not just busy, full or out of reach."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & 0xFF in _NO_DATABASE or code == _SHORT_READ:
+        return True
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")  # it was emptied

@@ -54,24 +54,26 @@ class PageUnderTest:
         *,
         level: Level = Level.OPERATOR,
         plant: Plant | None = None,
+        secret: str = SECRET,
         **more: Any,
     ) -> None:
         self.plant = plant_in(folder, **more) if plant is None else plant
         web = self.plant.settings.web
         self.view = View(folder / "view.sqlite3", keep_us=web.keep, max_bytes=web.max_bytes)
+        self.secret = secret
         self.view.put(messages)
         self.troubles: dict[str, str] = {}
         self.workers = Workers(self.plant.clock)
         self.changes = Changes(self.view, web.max_browsers, self.workers)
-        access = Access(
-            secret=SECRET,
+        self.access = Access(
+            secret=secret,
             hosts=known_hosts(web.host, 8484, web.hosts),
             local=Person("kim", level),
             machines={"m" * 24: Person("robot", Level.VIEWER)},
             proxy=web.auth.proxy,
         )
         content = Content(self.plant, self.view, lambda: self.troubles, self.workers)
-        self.application = application(Site(self.plant, self.view, access, self.changes, content), _no_lifespan)
+        self.application = application(Site(self.plant, self.view, self.access, self.changes, content), _no_lifespan)
 
     def stranger(self, address: str = "127.0.0.1", **headers: str) -> TestClient:
         """Return a client without a cookie."""
@@ -86,7 +88,7 @@ class PageUnderTest:
     def browser(self) -> TestClient:
         """Return a client that has opened the printed link."""
         client = self.stranger()
-        assert client.get(f"/?token={SECRET}").status_code == 303
+        assert client.get(f"/?token={self.secret}").status_code == 303
         return client
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streamad.messages import Event, Feedback
-from streamad.web.access import COOKIE, Level
+from streamad.web.access import Level
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
 
@@ -47,6 +47,21 @@ def test_the_link_becomes_a_strict_cookie_and_the_token_leaves_the_address(tmp_p
     assert client.get("/").status_code == 200
 
 
+def test_pages_of_two_plants_on_one_machine_do_not_log_each_other_out(tmp_path: Path) -> None:
+    """Browsers send the cookies of 127.0.0.1 to all its ports."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (PageUnderTest(folder, secret=c * 32) for folder, c in zip(folders, "ab", strict=True))
+    browser, other = first.stranger(), second.stranger()
+    for client, page in ((browser, first), (other, second), (browser, first), (other, second)):
+        client.get(f"/?token={page.secret}")
+        for name, value in client.cookies.items():  # one jar for both
+            for each in (browser, other):
+                each.cookies.set(name, value, domain="127.0.0.1")
+    assert [browser.get("/").status_code, other.get("/").status_code] == [200, 200]
+
+
 def test_the_link_leads_to_no_other_site(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path).stranger()
     answer = client.get(f"http://{HOST}//evil.example/?token={SECRET}")
@@ -58,7 +73,7 @@ def test_a_wrong_token_or_cookie_is_refused(token: str, tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path)
     assert page.stranger().get("/", params={"token": token}).status_code == 403
     client = page.stranger()
-    client.cookies.set(COOKIE, SECRET)
+    client.cookies.set(page.access.cookie_name, SECRET)
     assert client.get("/").status_code == 403
 
 
@@ -323,16 +338,16 @@ def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path:
 
 async def test_a_page_hears_of_every_change_and_the_one_too_many_gets_a_sentence(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, [verdict(1)], web={"max_browsers": 1})
-    stream = page.changes.stream(0)
+    stream = page.changes.stream("")
     assert await anext(stream) == "retry: 1000\n\n"
-    first = page.view.last_change
+    first = page.view.mark
     assert await anext(stream) == f"id: {first}\ndata: {first}\n\n"
     assert await anext(stream) == "event: status\ndata: 0\n\n"
     answer = page.browser().get("/changes")
     assert (answer.status_code, "web.max_browsers" in answer.text) == (503, True)
     page.view.put([verdict(2)])
     page.changes.wake()
-    last = page.view.last_change
+    last = page.view.mark
     assert await anext(stream) == f"id: {last}\ndata: {last}\n\n"
     page.changes.close()
     assert [each async for each in stream] == []
@@ -341,11 +356,24 @@ async def test_a_page_hears_of_every_change_and_the_one_too_many_gets_a_sentence
 
 async def test_a_page_that_comes_back_hears_only_of_what_is_new(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, [verdict(1), verdict(2)])
-    stream = page.changes.stream(page.view.last_change)
+    stream = page.changes.stream(page.view.mark)
     await anext(stream)
     page.view.put([verdict(3)])
     page.changes.wake()
-    assert f"id: {page.view.last_change}" in await anext(stream)
+    assert f"id: {page.view.mark}" in await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_page_that_comes_back_to_a_view_begun_anew_hears_of_it(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(i) for i in range(9)])
+    seen = page.view.mark
+    page.view.damage = "a test"
+    page.view.begin_anew()
+    stream = page.changes.stream(seen)
+    await anext(stream)
+    assert await anext(stream) == f"id: {page.view.mark}\ndata: {page.view.mark}\n\n"
+    assert page.view.mark.partition(".")[0] != seen.partition(".")[0]
+    assert page.view.mark.endswith(".0")
     await stream.aclose()  # type: ignore[attr-defined]
 
 

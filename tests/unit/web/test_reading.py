@@ -172,6 +172,46 @@ async def test_a_view_that_cannot_be_written_is_a_trouble_until_it_can(
     view.close()
 
 
+async def test_what_has_arrived_is_committed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [verdict(i) for i in range(5_000)])
+    view, put, sizes = opened(tmp_path), View.put, []
+
+    def counted(self: View, messages: Iterable[Message]) -> int:
+        messages = list(messages)
+        sizes.append(len(messages))
+        return put(self, messages)
+
+    monkeypatch.setattr(View, "put", counted)
+    await read_until(tmp_path, view, lambda: sum(sizes) == 5_000)
+    assert view.last_change == 5_000
+    assert len(sizes) <= 100
+    assert max(sizes) <= 500
+    view.close()
+
+
+async def test_what_was_not_committed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position is that of the first message whose commit is missing, however far was read ahead."""
+    monkeypatch.setattr("streamad.web.reading._RETRY_S", 0.01)
+    write(tmp_path, [verdict(i) for i in range(2_000)])
+    view = opened(tmp_path)
+    put, failed = view.put, []
+
+    def failing(messages: Iterable[Message]) -> int:
+        messages = list(messages)
+        if view.last_change and len(messages) > 1:
+            failed.append(len(messages))
+            raise OutputError("the page's view cannot be used: disk full")
+        return put(messages)
+
+    monkeypatch.setattr(view, "put", failing)
+    await read_until(tmp_path, view, lambda: bool(failed))
+    assert 0 < view.last_change < 2_000
+    monkeypatch.undo()
+    await read_until(tmp_path, view, lambda: len(view.latest(3_000)) == 2_000)
+    assert view.last_change == 2_000
+    view.close()
+
+
 async def test_a_role_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "windows.jsonl").mkdir()
     write(tmp_path, [verdict(1), Feedback(alert_id=f"{1:032x}", judgement="veto", created_at=T)])

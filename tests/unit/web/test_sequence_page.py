@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamad.commands.shared.explanations.cases import Normals
 from streamad.commands.shared.plants import load_plant
-from streamad.messages import ChannelSegment, Message, packed_values
+from streamad.messages import ChannelSegment, Message, ModelRef, packed_values
 from tests.support.learning.stored import CHANNELS, LEARNING, SHARES, add, plant_of, sequence, train
 from tests.support.web.messages import T, messages_of
 from tests.support.web.page import SAME, PageUnderTest
@@ -129,3 +130,38 @@ def test_a_segment_lies_at_its_share_of_the_sequence_also_if_the_window_holds_le
     assert width == pytest.approx(694 * 0.49, abs=1)
     (outlined,) = re.findall(r'<rect class="outline" x="([\d.]+)"', text)
     assert float(outlined) == pytest.approx(150 + 600 * 0.49, abs=1)
+
+
+# --- what is known of a version ---
+
+
+def counting(plant: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Normals, list[str]]:
+    """Return normals and the versions whose envelopes they have read."""
+    normals, read = Normals(plant), []
+    envelope = normals._registry.envelope  # noqa: SLF001 - nothing else says how often it is read
+
+    def noted(name: str, version: str) -> Any:
+        read.append(version)
+        return envelope(name, version)
+
+    monkeypatch.setattr(normals._registry, "envelope", noted)  # noqa: SLF001
+    return normals, read
+
+
+def test_a_version_that_could_not_be_read_is_tried_again(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = load_plant(config)
+    normals, _ = counting(plant, monkeypatch)
+    (manifest,) = config.parent.rglob("0001/manifest.json")
+    manifest.rename(config.parent / "away")
+    assert "cannot be read any more" in (normals.of_model(ModelRef("default", "0001"), 0.02).missing or "")
+    (config.parent / "away").rename(manifest)
+    assert normals.of_model(ModelRef("default", "0001"), 0.02).envelope is not None
+
+
+def test_a_version_is_read_once_whatever_rates_the_alerts_bear(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    normals, read = counting(load_plant(config), monkeypatch)
+    model = ModelRef("default", "0001")
+    tails = {normals.of_model(model, 10.0**-n).calibration.tail for n in range(30)}  # type: ignore[union-attr]
+    assert tails == {"empirical", "extrapolated"}
+    assert normals.of_model(model, 0.5).calibration is normals.of_model(model, 0.6).calibration
+    assert read == ["0001"]

@@ -16,6 +16,7 @@ from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
 from streamad.web.accepting import accepted_status
+from streamad.web.app import Changes
 from streamad.web.pages.running import clock_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
@@ -122,6 +123,41 @@ def test_falling_silent_is_noticed_once() -> None:
     assert workers.look()
     assert workers.number == number + 1
     assert not workers.look()
+
+
+@pytest.mark.parametrize(("age_s", "step_s"), [(40, 10), (1_000, 60), (8_000, 3_600), (200_000, 86_400)])
+def test_the_age_of_a_silent_worker_is_shown_anew_step_by_step(age_s: int, step_s: int) -> None:
+    clock, workers = clock_and_workers()
+    workers.take(status_of())
+    clock.advance(age_s - age_s % step_s)
+    assert workers.look()
+    clock.advance(step_s - 1)
+    assert not workers.look()
+    clock.advance(1)
+    assert workers.look()
+
+
+async def test_an_open_page_hears_of_a_growing_silence_without_any_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamad.web.reading._LOOK_S", 0.001)
+    page, (clock, workers) = page_with(tmp_path), clock_and_workers()
+    changes = Changes(page.view, 9, workers)
+    workers.take(status_of())
+    reading = asyncio.create_task(Reading(page.plant, page.view, changes.wake, workers).run())
+    told = changes.stream(page.view.mark)
+    numbers = []
+    async with asyncio.timeout(30):
+        assert (await anext(told)).startswith("retry")
+        for age_s in (40.0, 50.0, 60.0):
+            clock.advance(age_s - (clock.now_us() - to_us(T)) / 1e6)
+            while not (event := await anext(told)).startswith("event: status") or not workers.seen()[0].is_silent:
+                pass
+            numbers.append(event)
+    assert len(set(numbers)) == 3
+    await told.aclose()  # type: ignore[attr-defined]
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
 
 
 def test_what_is_over_is_forgotten_while_another_worker_runs_and_kept_if_none_does() -> None:
@@ -387,7 +423,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 async def test_the_stream_of_changes_tells_of_workers(tmp_path: Path) -> None:
     page = page_with(tmp_path)
-    told = page.changes.stream(page.view.last_change)
+    told = page.changes.stream(page.view.mark)
     async with asyncio.timeout(30):
         assert (await anext(told)).startswith("retry")
         assert await anext(told) == "event: status\ndata: 0\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import shown_share
-from streamad.judge.calibration import Calibration
+from streamad.judge.calibration import Calibration, certifiable_rate
 from streamad.judge.explanations.envelope import Clock, Envelope
 from streamad.learn.parts import registry_of
 from streamad.messages import Attribution, ModelRef, unpacked_values
@@ -18,7 +19,9 @@ from streamad.pictures.content import Courses, Picture, Scores, picture_of, scor
 from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
-from streamad.types import ChannelSpec, Window
+from streamad.types import ChannelSpec, FloatArray, Window
+
+_MOST_VERSIONS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,12 +37,26 @@ class Normal:
     missing: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Version:
+    """What was read of a version; ``calibrations``: by whether the rate is below the one that they certify."""
+
+    envelope: Envelope | None
+    channels: tuple[str, ...]
+    terms: FloatArray
+    calibrations: dict[bool, Calibration]
+
+
 class Normals:
-    """The normal bands and scores of a plant's versions, each read once, without loading a model."""
+    """The normal bands and scores of a plant's versions, without loading a model.
+
+    Each version is read once, at most 64 are kept; one that cannot be read is tried again when it is asked for.
+    """
 
     def __init__(self, plant: Plant) -> None:
         self._registry = registry_of(plant)
-        self._found: dict[tuple[ModelRef, float | None], Normal] = {}
+        self._found: dict[ModelRef, _Version] = {}  # the one asked for last is the last
+        self._lock = threading.Lock()
 
     def of(self, facts: Facts) -> Normal:
         """Return what the version that judged knows; never raises StreamadError."""
@@ -49,30 +66,42 @@ class Normals:
 
     def of_model(self, model: ModelRef, rate: float | None) -> Normal:
         """Return what a version knows; never raises StreamadError."""
-        key = model, rate
-        if key not in self._found:
-            self._found[key] = self._read(*key)
-        return self._found[key]
-
-    def _read(self, model: ModelRef, rate: float | None) -> Normal:
-        name, version = model.name, model.version
         try:
-            channels = self._registry.manifest(name, version).channels
-            envelope = self._registry.envelope(name, version)
-            calibration = Calibration.from_terms(self._registry.calibration_terms(name, version), rate)
+            version = self._version(model)
+            is_below = rate is not None and rate < certifiable_rate(len(version.terms))
+            calibration = version.calibrations.get(is_below)
+            if calibration is None:
+                calibration = version.calibrations[is_below] = Calibration.from_terms(version.terms, rate)
         except StreamadError as error:
             gone = "no normal band and no calibration scores are drawn"
-            return Normal(missing=f"model {name} {version} cannot be read any more, so {gone}: {error}")
-        return Normal(envelope, tuple(channel.name for channel in channels), calibration)
+            return Normal(missing=f"model {model.name} {model.version} cannot be read any more, so {gone}: {error}")
+        return Normal(version.envelope, version.channels, calibration)
+
+    def _version(self, model: ModelRef) -> _Version:
+        """Return a version as it was read. Raises StreamadError."""
+        with self._lock:
+            version = self._found.pop(model, None)
+            if version is not None:
+                self._found[model] = version
+                return version
+        name, number = model.name, model.version
+        channels = tuple(channel.name for channel in self._registry.manifest(name, number).channels)
+        envelope, terms = self._registry.envelope(name, number), self._registry.calibration_terms(name, number)
+        with self._lock:
+            version = self._found[model] = _Version(envelope, channels, terms, {})
+            while len(self._found) > _MOST_VERSIONS:
+                del self._found[next(iter(self._found))]
+        return version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A judged sequence; ``courses`` are the readings of its window, None if it is gone."""
+    """A judged sequence; ``courses`` are the readings of its window, None if it is gone; ``missing`` may say why."""
 
     facts: Facts
     attribution: Attribution | None
     courses: Courses | None
+    missing: str | None = None
 
     def scores(self, normal: Normal) -> Scores | None:
         """Return where the score lies among those of the calibration."""

@@ -1,0 +1,140 @@
+"""What needs attention now: which sequences, alerts and events the page Now shows, and the lines of its banner.
+
+Whoever can write to the outputs can write any time: one that lies after the page's own clock moves nothing, and is
+shown with a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from streamad.plant import Plant
+from streamad.web.pages.layout import count
+from streamad.web.pages.span import SKEW_US, duration, remarked, remarked_event, span_of
+from streamad.web.store.view import SeenEvent, SeenSequence, View
+from streamad.web.workers import Workers
+
+_LANES, _INBOX, _EVENTS = 1_200, 30, 60
+_FROM_FUTURE = 5
+_COUNTED = 100
+_SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "too_many_streams"}
+_OVER = {"broker_back": "broker_silent"}
+"""Events that end others."""
+_RECENT_US = 86_400_000_000
+_UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
+_SURGE = 40
+
+
+class Attention:
+    """What the page Now shows of the view. ``troubles`` returns why roles are not read, by role.
+
+    ``now_us`` is the page's own time, in us since 1970.
+    """
+
+    def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]], workers: Workers) -> None:
+        self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
+
+    def latest(self, now_us: int) -> list[SeenSequence]:
+        """Return the sequences that the lines show, the newest first.
+
+        Of those that ended after ``now_us``, the page's own time, only those that lie near the others: one of the year
+        2099 must not move the span, and a page whose own clock is behind must not be empty.
+        """
+        until_us = now_us + SKEW_US
+        usual = self._view.latest(_LANES, until_us=until_us)
+        if (span := span_of(usual)) is None:
+            return self._view.latest(_LANES)
+        near_us = span.last_us + (span.last_us - span.first_us)
+        later = self._view.between(until_us + 1, near_us, _LANES) if near_us > until_us else []
+        return [*later, *usual][:_LANES]
+
+    def inbox(self, now_us: int) -> list[SeenSequence]:
+        """Return alerts that nobody has judged, the newest first, then judged ones; few from the future."""
+        until_us = now_us + SKEW_US
+        found: dict[str, SeenSequence] = {}  # by id: what waits for a person comes first
+        for unjudged in (True, False):
+            for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, unjudged=unjudged):
+                found.setdefault(one.id, one)
+            for one in self._view.inbox(_INBOX, until_us=until_us, unjudged=unjudged):
+                found.setdefault(one.id, one)
+        return [remarked(one, now_us) for one in list(found.values())[:_INBOX]]
+
+    def events(self, now_us: int, since_us: int) -> list[SeenEvent]:
+        """Return events, few from the future, the newest first."""
+        until_us = now_us + SKEW_US
+        later = self._view.events(_FROM_FUTURE, since_us=until_us + 1)
+        events = [*later, *self._view.events(_EVENTS, since_us=since_us, until_us=until_us)]
+        return [remarked_event(one, now_us) for one in events]
+
+    def banner(self, latest: Sequence[SeenSequence], now_us: int) -> list[tuple[str, str]]:
+        """Return a line for each thing that is not as it should be: what it is, and a sentence."""
+        lines = [(_UNREAD.get(role, f"{role} are not read"), why) for role, why in self._troubles().items()]
+        n_unscorable = sum(one.decision == "unscorable" for one in latest[:_SURGE])
+        if n_unscorable * 4 >= _SURGE:
+            why = f"{n_unscorable} of the last {_SURGE} sequences could not be judged: open one of them, it says why"
+            lines.append(("many are not judged", why))
+        if (letters := self._dead_letters()) is not None:
+            lines.append(letters)
+        if self._view.set_aside is not None:
+            lines.append(
+                (
+                    "the view was begun anew",
+                    f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
+                )
+            )
+        return [*lines, *self._contradictions(), *self._clocks(now_us), *self._serious(now_us)]
+
+    def _serious(self, now_us: int) -> list[tuple[str, str]]:
+        """Return a line for each kind of serious event of the last day before the newest one that is not over."""
+        newest = next(iter(self._view.events(1, until_us=now_us + SKEW_US)), None)
+        since_us = now_us if newest is None else newest.created_us
+        lines: dict[str, str] = {}
+        seen: set[str] = set()
+        for event in self.events(now_us, since_us - _RECENT_US):
+            kind = _OVER.get(event.kind, event.kind)
+            if kind in _SERIOUS and kind not in seen:
+                seen.add(kind)
+                if kind == event.kind:
+                    lines[kind] = event.message
+        return [(kind.replace("_", " "), message) for kind, message in lines.items()]
+
+    def _clocks(self, now_us: int) -> list[tuple[str, str]]:
+        """Return a line if sequences or events are dated after the page's own time."""
+        since_us = now_us + SKEW_US + 1
+        found = self._view.latest(_COUNTED, since_us=since_us)
+        events = self._view.events(_COUNTED, since_us=since_us)
+        if not found and not events:
+            return []
+        times = [one.end_us or 0 for one in found] + [one.created_us for one in events]
+        what = [_count(len(each), name) for each, name in ((found, "sequence"), (events, "event")) if each]
+        where = f", the newest of stream {found[0].stream}" if found else ""
+        by = duration((max(times) - now_us) / 1e6)
+        why = (
+            f"{' and '.join(what)} bear times after this page's own, by up to {by}{where}: look at the clock of who "
+            "wrote them, and at that of the page's machine"
+        )
+        return [("a clock is ahead", why)]
+
+    def _dead_letters(self) -> tuple[str, str] | None:
+        """Return the banner's line about records that could not be read lately."""
+        recent = [one.status.dead_letters for one in self._workers.seen() if one.is_live and one.has_new_letters]
+        if not recent:
+            return None
+        place = "sinks.dead_letters holds them" if self._plant.settings.sinks.dead_letters else "set sinks.dead_letters"
+        return "records are unreadable", f"{sum(recent):,} so far, more within the last hour: {place}, with the reasons"
+
+    def _contradictions(self) -> list[tuple[str, str]]:
+        """Return a line if messages contradict each other."""
+        found = self._view.contradicted(_COUNTED)
+        if not found:
+            return []
+        n, first = _count(len(found), "sequence"), f"{found[0].stream} {found[0].sequence}"
+        why = (
+            f"other messages with the ids of {n} say otherwise than what was read first, which is shown (the newest: "
+            f"{first}). If you began the outputs anew, delete {self._view.path.name}; else look who may write to them"
+        )
+        return [("messages contradict each other", why)]
+
+
+def _count(n: int, name: str) -> str:
+    return f"{n} or more {name}s" if n == _COUNTED else count(n, name)

@@ -1,0 +1,197 @@
+"""The page while its view is damaged, removed or out of reach: one clear sentence, and soon all is there again."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamad.web.reading import Reading
+from streamad.web.store.view import View
+from streamad.web.store.view_file import ViewError
+from tests.support.web.messages import MODEL, messages_of, verdict
+from tests.support.web.page import PageUnderTest, plant_in
+from tests.unit.web.test_reading import opened, write
+
+ID = f"{1:032x}"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.web.reading._LOOK_S", 0.005)
+    monkeypatch.setattr("streamad.web.reading._RETRY_S", 0.005)
+    monkeypatch.setattr("streamad.web.shared.FRESH_S", -1.0)
+
+
+def overwrite(path: Path) -> None:
+    """Damage all pages but the first, in the file and its log of writes."""
+    for each in (path, path.with_name(f"{path.name}-wal")):
+        with each.open("r+b") as file:
+            size = each.stat().st_size
+            file.seek(4_096 if each == path else 0)
+            file.write(b"\xa5" * (size - file.tell()))
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(0)
+    with path.with_name(f"{path.name}-wal").open("r+b") as file:
+        file.truncate(0)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    path.with_name("other").write_text("no database " * 1_000)
+    path.with_name("other").replace(path)
+
+
+DAMAGES = [overwrite, cut, remove, replace]
+
+
+def folded(view: View) -> None:
+    """Move what was written from the log into the file, as SQLite does now and then."""
+    view._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # noqa: SLF001
+
+
+def n_aside(folder: Path) -> int:
+    """Return how many files were set aside, without their logs."""
+    return sum(not path.name.endswith(("-wal", "-shm")) for path in folder.glob("view.sqlite3.aside-*"))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_view_that_is_damaged_while_the_page_runs_is_begun_anew(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    write(tmp_path, [verdict(i) for i in range(300)])
+    view, changed = opened(tmp_path), asyncio.Event()
+    reading = Reading(plant_in(tmp_path), view, changed.set)
+
+    async def until(done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not done():
+                changed.clear()
+                await changed.wait()
+
+    def n_seen() -> int:
+        try:
+            return len(view.latest(1_000))
+        except ViewError:
+            return -1
+
+    task = asyncio.create_task(reading.run())
+    await until(lambda: n_seen() == 300)
+    first = view.view_id
+    folded(view)
+    damage(view.path)
+    write(tmp_path, [verdict(i) for i in range(300, 310)])
+    await until(lambda: n_seen() == 310)
+    assert view.view_id != first
+    assert view.damage is None
+    assert reading.troubles == {}
+    assert n_aside(tmp_path) == (damage is not remove)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    view.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/streams", f"/s/{ID}", "/calibration", f"/s/{ID}.json"])
+@pytest.mark.parametrize("damage", [overwrite, cut])
+def test_a_page_of_a_damaged_view_is_one_sentence_and_the_health_says_so(
+    damage: Callable[[Path], None], path: str, tmp_path: Path
+) -> None:
+    page = PageUnderTest(tmp_path, [each for i in range(300) for each in messages_of(i)[:4]])
+    client = page.browser()
+    assert client.get(path).status_code == client.get("/health").status_code == 200
+    folded(page.view)
+    damage(page.view.path)
+    answer = client.get(path)
+    assert (answer.status_code, "begun anew from what the outputs keep" in answer.text) == (503, True)
+    assert page.view.look()
+    health = client.get("/health")
+    assert (health.status_code, health.json()["status"]) == (503, "failing")
+    assert "view.sqlite3" in health.json()["troubles"]["view"]
+    page.view.begin_anew()
+    page.view.put(messages_of(1))
+    assert client.get(path).status_code == client.get("/health").status_code == 200
+    assert "the view was begun anew" in client.get("/").text
+
+
+def test_a_view_that_is_only_locked_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.web.store.view_file._BUSY_S", 0.01)
+    page = PageUnderTest(tmp_path, [verdict(1)])
+    other = sqlite3.connect(page.view.path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ViewError, match="locked"):
+        page.view.put([verdict(2)])
+    assert not page.view.look()
+    other.close()
+    page.view.put([verdict(2)])
+    assert len(page.view.latest(9)) == 2
+
+
+# --- content of one sequence ---
+
+
+def spoiled(page: PageUnderTest, column: str, value: Any) -> None:
+    with sqlite3.connect(page.view.path) as connection:
+        connection.execute(f"UPDATE sequences SET {column} = ? WHERE id = ?", (value, ID))
+
+
+@pytest.mark.parametrize("value", [b"", b"no zlib", "text", b"x\x9c\x03\x00\x00\x00\x00\x01", 7])
+def test_a_bad_window_costs_the_curve_of_its_sequence_only(value: Any, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages_of(1)[:4])
+    spoiled(page, "window", value)
+    client = page.browser()
+    answer = client.get(f"/s/{ID}")
+    assert answer.status_code == 200
+    assert "No curve: what the page&#x27;s view holds of the window of this sequence is damaged." in answer.text
+    assert 'class="course"' not in answer.text
+    assert "What spoke" in answer.text
+    assert client.get(f"/s/{ID}.csv").status_code == 404
+    for path in ("/", "/streams", f"/compare?id={ID}", "/stream?name=reactor-1"):
+        assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("value", ["", "{", '{"type": "attribution"}', "[]"])
+def test_bad_reasons_cost_the_reasons_of_their_sequence_only(value: str, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages_of(1)[:4])
+    spoiled(page, "attribution", value)
+    client = page.browser()
+    answer = client.get(f"/s/{ID}")
+    assert answer.status_code == 200
+    assert "There are no reasons: what the page&#x27;s view holds of the attribution" in answer.text
+    assert 'class="course"' in answer.text
+    for path in ("/", "/streams", "/stream?name=reactor-1"):
+        assert client.get(path).status_code == 200
+
+
+def test_bad_moments_are_left_out(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(1, means=[1.0], spreads=[1.0])])
+    spoiled(page, "means", '["x"]')
+    assert page.browser().get("/stream?name=reactor-1").status_code == 200
+
+
+def test_a_verdict_after_a_bad_window_drops_the_window(tmp_path: Path) -> None:
+    judged, _, attribution, window, *_ = messages_of(1)
+    page = PageUnderTest(tmp_path, [attribution, window])
+    spoiled(page, "window", b"no zlib")
+    page.view.put([judged, verdict(2)])
+    assert [one.has_window for one in page.view.latest(9)] == [False, False]
+
+
+def test_a_message_that_no_column_holds_is_skipped_and_the_others_of_its_commit_are_kept(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    far = msgspec.structs.replace(verdict(2), n_samples=2**70)
+    nameless = msgspec.structs.replace(verdict(3), model=msgspec.structs.replace(MODEL, name="\ud800"))
+    view.put([verdict(1), far, nameless, verdict(4)])
+    assert {one.sequence for one in view.latest(9)} == {"B-1", "B-4"}
+    assert view.n_unfit == 2
+    view.close()
