@@ -15,8 +15,15 @@ from tests.support.runtime.cli import CliPlant, started
 from tests.support.web.run import FOLLOWED, append
 
 
-@pytest.mark.parametrize("words", [("check", "rules", "streamad.rules.yml"), ("check", "config", "prometheus.yml"),
-                                   ("test", "rules", "streamad.test.yml")])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "rules", "streamad.rules.yml"),
+        ("check", "config", "prometheus.yml"),
+        ("check", "config", "prometheus.compose.yml"),
+        ("test", "rules", "streamad.test.yml"),
+    ],
+)
 def test_promtool_accepts(words: tuple[str, ...]) -> None:
     done = subprocess.run(
         [tool("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, timeout=60, check=False
