@@ -6,8 +6,9 @@ until its partitions have moved. Now and then another fault happens: a worker is
 session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
 an undisturbed run: each once, each stream's verdicts in order, no attribution before its alert. If not, the exit code
 is 1. ``--source file`` does the same with one worker and a folder of joined files that grows (``faults_on_files.py``),
-without a broker.
-Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--json]``.
+without a broker. With ``--operate`` the workers also serve metrics, which are scraped, and ``streamad notify`` runs
+beside and is killed, too (``faults_operating.py``): each alert must be in a notice, again only after such a kill.
+Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--operate] [--json]``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,11 +30,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import faults_on_files
+from benchmarks import faults_on_files, faults_operating
 from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
+from benchmarks.faults_operating import Operated
 from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
 from tests.support.kafka.plant import Flow, KafkaPlant, traffic
-from tests.support.kafka.workers import Worker
+from tests.support.kafka.workers import ForkServer, Worker
 
 PARTITIONS, STREAMS = 4, 200
 MESSAGES_PER_KILL = 200
@@ -46,6 +49,7 @@ WRONG = (
     *("lost", "repeated", "foreign", "disordered"),
     *("attributions_lost", "attributions_repeated", "attributions_before_their_alert"),
 )
+NOTICES_S = 1200.0
 MODELS: dict[str, dict[str, Any]] = {
     "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
     "mean_square": {"detector": "mean_square"},
@@ -61,6 +65,7 @@ class Kills:
     flow: Flow
     rng: random.Random
     deadline_s: float
+    operated: Operated | None = None
     killed: list[Worker] = field(default_factory=list)
     stopped: list[Worker] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
@@ -68,7 +73,7 @@ class Kills:
 
     async def run(self, n: int, n_workers: int) -> list[Worker]:
         """Kill ``n`` times among ``n_workers``; return those that run at the end."""
-        workers = {f"w{number}": self.plant.start(f"w{number}") for number in range(1, n_workers + 1)}
+        workers = {f"w{number}": self._begin(f"w{number}") for number in range(1, n_workers + 1)}
         first = next(iter(workers.values()))
         await first.until_logged("committed", timeout_s=120)
         self.start_s = time.time() - first.started_s
@@ -89,11 +94,17 @@ class Kills:
             if len(workers) > 1 and self.rng.random() < AWAY_SHARE:
                 others = [worker for other, worker in workers.items() if other != name]
                 await others[0].until(lambda: self._is_all_owned(others))  # noqa: B023 - awaited at once
-            youngest, workers[name] = name, self.plant.start(name)
+            youngest, workers[name] = name, self._begin(name)
             took_s = 0.8 * took_s + 0.2 * (time.monotonic() - began_s)
             # Slow enough that it hardly runs dry before the last kill.
             self.flow.per_s = max(20.0, 0.7 * self.flow.left / (n - done) / took_s)
         return list(workers.values())
+
+    def _begin(self, name: str) -> Worker:
+        """Start the next life of worker ``name``."""
+        if self.operated is None:
+            return self.plant.start(name)
+        return self.plant.start(name, STREAMAD_METRICS__LISTEN=self.operated.listen(name))
 
     async def _other_fault(self, workers: dict[str, Worker]) -> None:
         """Stop or freeze a worker, or freeze the broker, and end the fault."""
@@ -107,7 +118,7 @@ class Kills:
             if code and worker.n_commits:  # one that is just starting cannot stop in good order yet
                 raise SystemExit(f"a worker that was stopped ended with {code}: {worker.said()[-3000:]}")
             self.stopped.append(worker)
-            workers[name] = self.plant.start(name)
+            workers[name] = self._begin(name)
             return
         freeze, wake, seconds = self.broker.pause, self.broker.resume, self.rng.uniform(0.5, 3.0)
         if kind == "worker_freezes":
@@ -138,17 +149,31 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
     """Return the figures that ``--json`` prints."""
     started_s = time.monotonic()
     preload = ("torch",) if options.detector == "neutral_ad" else ()
-    plant = KafkaPlant(
-        folder / "plant", broker.bootstrap, partitions=PARTITIONS, preload=preload, model=MODELS[options.detector]
-    )
+    with ExitStack() as stack:
+        sections: dict[str, Any] = {"model": MODELS[options.detector]}
+        operated = None
+        if options.operate:
+            rng = random.Random(options.seed)
+            operated = stack.enter_context(Operated(folder / "plant", ForkServer(*preload), rng))
+            sections["notify"] = operated.notify()
+        plant = KafkaPlant(folder / "plant", broker.bootstrap, partitions=PARTITIONS, preload=preload, **sections)
+        return {**await _measure(options, broker, plant, operated), "wall_s": round(time.monotonic() - started_s, 1)}
+
+
+async def _measure(
+    options: argparse.Namespace, broker: Broker, plant: KafkaPlant, operated: Operated | None
+) -> dict[str, Any]:
+    deadline_s = time.monotonic() + options.limit_s
     print(f"training {options.detector}", file=sys.stderr)
     await plant.create()
     n_messages = (options.kills + 10) * MESSAGES_PER_KILL
     sequences = max(2, round(n_messages / STREAMS / MESSAGES_PER_SEQUENCE))
     messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences)
     flow = plant.flow(messages, per_s=MESSAGES_PER_KILL)
-    kills = Kills(plant, broker, flow, random.Random(options.seed), started_s + options.limit_s)
+    kills = Kills(plant, broker, flow, random.Random(options.seed), deadline_s, operated)
     try:
+        if operated is not None:
+            operated.begin()
         running = await kills.run(options.kills, options.workers)
         print("judging the rest", file=sys.stderr)
         flow.per_s = None
@@ -159,6 +184,8 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         aborted_s = await plant.aborted_s()
         found = await plant.outputs()
         alerts_s, attributions_s = await plant.sent_s("alerts"), await plant.sent_s("attributions")
+        if operated is not None:
+            await operated.finish(dict(alerts_s), options.kills, NOTICES_S)
     finally:
         flow.cancel()
         plant.close()
@@ -186,7 +213,7 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         "other_faults": dict(kills.others),
         "restarts": len(lives) - options.workers,
         "rebalances": sum(len(life.logged("rebalanced")) for life in lives),
-        "wall_s": round(time.monotonic() - started_s, 1),
+        **({} if operated is None else operated.figures(dict(alerts_s))),
     }
 
 
@@ -203,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--detector", choices=sorted(MODELS), default="neutral_ad")
+    parser.add_argument("--operate", action="store_true", help="with metrics and streamad notify, killed as well")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
@@ -219,7 +247,7 @@ def main() -> None:
     else:
         for name, value in figures.items():
             print(f"{name.replace('_', ' '):<32}{value!s:>12}")
-    sys.exit(1 if any(figures[name] for name in WRONG) else 0)
+    sys.exit(1 if any(figures.get(name) for name in (*WRONG, *faults_operating.WRONG)) else 0)
 
 
 if __name__ == "__main__":

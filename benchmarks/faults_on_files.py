@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import yaml
 
 from benchmarks.faults_attributions import attribution_figures
+from benchmarks.faults_operating import Operated
 from streamad.messages import Role
 from tests.support.kafka.plant import ROLES, difference_of
 from tests.support.kafka.workers import ForkServer, Worker
@@ -40,8 +42,11 @@ END_S = 600.0
 class FilePlant:
     """A folder with plant.yaml, recordings that grow, and a model."""
 
-    def __init__(self, folder: Path, forks: ForkServer, model: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, forks: ForkServer, model: dict[str, Any], sections: Mapping[str, Any] | None = None
+    ) -> None:
         self.folder = folder
+        self._sections = dict(sections or {})
         self._forks = forks
         self._n_files = 0
         self.lives: list[Worker] = []
@@ -59,8 +64,11 @@ class FilePlant:
             "model": {"recordings": "normal.jsonl", "registry": "../registry", "folds": 2, "device": "cpu", **model},
             "sinks": {role: f"out/{role}.jsonl" for role in ROLES},
             "run": {"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "stop_timeout": "5s"},
+            **self._sections,
         }
-        (self.folder / "plant.yaml").write_text(yaml.safe_dump(content))
+        whole = self.folder / "plant.yaml.new"  # streamad notify may be reading it
+        whole.write_text(yaml.safe_dump(content))
+        whole.rename(self.folder / "plant.yaml")
 
     def grow(self, messages: Sequence[bytes], *, begin: bool) -> None:
         """Append ``messages`` to the newest file, or begin one with them."""
@@ -177,17 +185,36 @@ async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Pa
     """Return the figures that ``--json`` prints."""
     started_s = time.monotonic()
     forks = ForkServer(*(("torch",) if options.detector == "neutral_ad" else ()))
-    plant = FilePlant(folder / "plant", forks, model)
+    with ExitStack() as stack:
+        operated = None
+        if options.operate:
+            operated = stack.enter_context(Operated(folder / "plant", forks, random.Random(options.seed)))
+        figures = await _measure(options, model, folder, forks, operated)
+    return {**figures, "wall_s": round(time.monotonic() - started_s, 1)}
+
+
+async def _measure(
+    options: argparse.Namespace, model: dict[str, Any], folder: Path, forks: ForkServer, operated: Operated | None
+) -> dict[str, Any]:
+    deadline_s = time.monotonic() + options.limit_s
+    sections: dict[str, Any] = {}
+    if operated is not None:
+        sections = {"metrics": {"listen": operated.listen("life")}, "notify": operated.notify()}
+    plant = FilePlant(folder / "plant", forks, model, sections)
     await plant.train()
     n_sequences = max(2, round((options.kills + AHEAD) * MESSAGES_PER_KILL / STREAMS / MESSAGES_PER_SEQUENCE))
     names = [f"s{number}" for number in range(STREAMS)]
     messages = messy_recordings(options.seed, streams=names, sequences=n_sequences)
     first = messages[: AHEAD * MESSAGES_PER_KILL]
     plant.grow(first, begin=True)
-    kills = Kills(plant, random.Random(options.seed), started_s + options.limit_s)
+    kills = Kills(plant, random.Random(options.seed), deadline_s)
     try:
+        if operated is not None:
+            operated.begin()
         await kills.run(messages[: len(first) - 1 : -1], options.kills)
         await plant.finish()
+        if operated is not None:
+            await operated.finish(plant.explained()[0], options.kills, END_S)
     finally:
         for life in plant.lives:
             life.end()
@@ -215,7 +242,7 @@ async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Pa
         "kills": kills.counted["kills"],
         "kills_before_a_commit": kills.counted["kills_before_a_commit"],
         "lives_that_ended_before": kills.counted["lives_that_ended_before"],
-        "wall_s": round(time.monotonic() - started_s, 1),
+        **({} if operated is None else operated.figures(plant.explained()[0])),
     }
 
 

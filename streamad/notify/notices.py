@@ -11,6 +11,7 @@ import msgspec
 
 from streamad.judge.explanations.words import place
 from streamad.messages import Alert, Attribution
+from streamad.notify.bodies import AlertBody, AlertData, Body, DigestBody, DigestData, DigestItem, TestBody, TestData
 from streamad.notify.policy import MOST_STREAMS, Batch
 from streamad.pictures.facts import Facts, cut, departure, headline, is_explained, score_line, when
 from streamad.safe_text import visible_name
@@ -62,13 +63,6 @@ class Notice:
         """Return the notice of a batch, whose first alerts are ``items``."""
         return cls(batch.id, items=tuple(items), count=batch.count, n_streams=len(batch.streams), **more)
 
-    @property
-    def kind(self) -> str:
-        """Return the ``type`` of its JSON."""
-        if not self.items:
-            return "streamad.test"
-        return "streamad.alert" if self.count == 1 else "streamad.digest"
-
     def link_to(self, item: Item) -> str | None:
         """Return the address of the page of a sequence."""
         return None if self.link is None else f"{self.link}/s/{quote(item.alert.alert_id, safe='')}"
@@ -85,15 +79,18 @@ class Notice:
         return content
 
     def _encoded(self, items: tuple[Item, ...]) -> bytes:
-        data: dict[str, Any] = {"plant": self.plant, "receiver": self.receiver, "headline": self.title()}
+        about = {"plant": self.plant, "receiver": self.receiver, "headline": self.title()}
         told = [{"alert": i.alert, "attribution": i.attribution, "link": self.link_to(i)} for i in items]
-        if self.kind == "streamad.alert":
-            data |= told[0]
-        elif told:
-            data |= {"count": self.count, "streams": self.n_streams, "link": self.link, "alerts": told}
+        body: Body
+        if not told:
+            body = TestBody(timestamp=self.at, data=TestData(**about, link=self.link))
+        elif self.count == 1:
+            body = AlertBody(timestamp=self.at, data=AlertData(**about, **told[0]))  # type: ignore[arg-type]
         else:
-            data["link"] = self.link
-        return msgspec.json.encode({"type": self.kind, "timestamp": self.at, "data": data})
+            shown = [DigestItem(**each) for each in told]  # type: ignore[arg-type]
+            more = DigestData(**about, count=self.count, streams=self.n_streams, link=self.link, alerts=shown)
+            body = DigestBody(timestamp=self.at, data=more)
+        return msgspec.json.encode(body)
 
     # --- for people -------------------------------------------------------------------------------------------------
 

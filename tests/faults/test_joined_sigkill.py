@@ -7,16 +7,22 @@ import sys
 
 import pytest
 
-from benchmarks import faults_on_files
+from benchmarks import faults_on_files, faults_operating
 from benchmarks.faults import WRONG
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
 
-def test_killed_while_its_files_grow_nothing_is_lost_or_repeated() -> None:
-    options = argparse.Namespace(kills=5, seed=3, detector="mean_square", limit_s=240.0)
+@pytest.mark.parametrize("operate", [False, True], ids=["alone", "with metrics and notices"])
+def test_killed_while_its_files_grow_nothing_is_lost_or_repeated(operate: bool) -> None:
+    options = argparse.Namespace(kills=5, seed=3, detector="mean_square", limit_s=240.0, operate=operate)
     figures = faults_on_files.run(options, {"detector": "mean_square"})
     assert figures["kills"] == 5
     assert figures["sequences"] > 500
     assert {name: figures[name] for name in WRONG} == dict.fromkeys(WRONG, 0)
     assert figures["attributions"] > 50
+    if operate:
+        assert {name: figures[name] for name in faults_operating.WRONG} == dict.fromkeys(faults_operating.WRONG, 0)
+        assert figures["notices"] > 50
+        assert figures["kills_of_notify"] > 0
+        assert figures["scrapes_answered"] > 0

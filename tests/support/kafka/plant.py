@@ -308,15 +308,17 @@ class KafkaPlant:
             check=False,
         )
 
-    def start(self, name: str = "w1", *arguments: str, static: bool = True, fork: bool = True) -> Worker:
+    def start(
+        self, name: str = "w1", *arguments: str, static: bool = True, fork: bool = True, **environment: str
+    ) -> Worker:
         """Start a worker, under the instance name ``name`` if ``static``; each life has a log of its own."""
         command = ["-vv", "run", "--config", "plant.yaml", "--quiet", *arguments]
         command += ["--instance", name] if static else []
         log = self.folder / f"{name}-{len(self.workers)}.log"
         if fork:
-            worker = self._forks.start(name, command, self.folder, log)
+            worker = self._forks.start(name, command, self.folder, log, **environment)
         else:
-            worker = spawn(name, command, self.folder, log, self.environment())
+            worker = spawn(name, command, self.folder, log, {**self.environment(), **environment})
         self.workers.append(worker)
         return worker
 

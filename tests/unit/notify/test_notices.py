@@ -74,4 +74,4 @@ def test_a_batch_of_one_is_an_alert_with_its_id() -> None:
     batch = Batch()
     batch.add(Arrival(item(1).alert, 0.0), 0)
     told = Notice.of(batch, [item(1)], plant="hall", receiver="first", at=NOW)
-    assert (told.id, told.kind) == (id_of(1), "streamad.alert")
+    assert (told.id, json.loads(told.body())["type"]) == (id_of(1), "streamad.alert")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -21,13 +25,14 @@ from typer.main import get_command
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
-from streamad.notify.service import STOP_S
+from streamad.notify.service import STOP_S, Answer, Notifier
 from streamad.plant import Plant
 from streamad.runtime.wiring import sink_urls
-from streamad.settings.fields import parse_duration_us
+from streamad.settings.fields import SecretSource, parse_duration_us
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.sensors import CHANNELS
 from streamad.system.clock import SystemClock
+from tests.support.prometheus import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -234,6 +239,8 @@ def command_lines(compose: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         if "entrypoint" not in service:
             yield name, service["command"]
             continue
+        if name == "notices":  # a program of its own
+            continue
         assert service["entrypoint"][:3] == ["tini", "--", "sh"]
         for script in service["command"]:
             for line in script.splitlines():
@@ -262,6 +269,7 @@ def test_every_command_line_of_the_services_parses(compose: dict[str, Any]) -> N
         ("feed", "simulate"),
         ("monitor", "run"),
         ("alerts", "tail"),
+        ("notify", "notify"),
     ]
 
 
@@ -271,6 +279,9 @@ def test_services_wait_for_what_they_need(compose: dict[str, Any]) -> None:
     done = {"condition": "service_completed_successfully"}
     assert services["feed"]["depends_on"] == services["alerts"]["depends_on"] == {"topics": done}
     assert services["monitor"]["depends_on"] == {"topics": done, "train": done}
+    assert services["notify"]["depends_on"] == {"topics": done, "notify-key": done}
+    assert services["notices"]["depends_on"] == {"notify-key": done}
+    assert "restart" not in services["notify-key"]
     assert "restart" not in services["topics"], "a service that is done once must stay done"
     assert "restart" not in services["train"]
 
@@ -290,6 +301,97 @@ def test_containers_write_to_their_volume_only_and_may_do_nothing_else(compose: 
         assert ["./plant.kafka.yaml", "/etc/streamad/plant.yaml", "ro"] in mounts
         assert [mount[0] for mount in mounts if "ro" not in mount[2:]] == ["state"]
         assert not service.get("privileged")
+
+
+def test_the_image_has_the_extras_that_its_services_need(stages: list[Stage], compose: dict[str, Any]) -> None:
+    (requirements,) = [text for text in stages[0].of("RUN") if "optional-dependencies" in text]
+    assert {"plots", "web", "notify"} <= set(re.findall(r"extras\['(\w+)'\]", requirements))
+    assert "notify" in ours(compose)
+
+
+def test_notify_may_take_longer_to_stop_than_it_needs(compose: dict[str, Any]) -> None:
+    assert parse_duration_us(compose["services"]["notify"]["stop_grace_period"]) > (STOP_S + 30) * 1e6
+
+
+def test_the_secret_of_the_notices_is_made_once(compose: dict[str, Any], tmp_path: Path) -> None:
+    service = compose["services"]["notify-key"]
+    (script,) = service["command"]
+    command = ["sh", *service["entrypoint"][3:], script.replace("/var/lib/streamad", str(tmp_path))]
+    subprocess.run(command, check=True)
+    made = (tmp_path / "notify.secret").read_text()
+    assert len(base64.b64decode(made)) == 32
+    assert (tmp_path / "notify.secret").stat().st_mode & 0o077 == 0
+    subprocess.run(command, check=True)
+    assert (tmp_path / "notify.secret").read_text() == made
+
+
+def until_connected(port: int) -> None:
+    """Wait until a program listens at ``port``."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 10).close()
+            return
+        except OSError:
+            assert time.monotonic() < end, "nothing listens"
+            time.sleep(0.02)
+
+
+async def _tested(plant: Plant) -> list[Answer]:
+    return await Notifier(plant).test()
+
+
+@pytest.mark.parametrize("is_right", [True, False], ids=["right secret", "another secret"])
+def test_the_receiver_takes_the_notices_of_its_plant(
+    compose: dict[str, Any], in_a_container: Settings, tmp_path: Path, is_right: bool
+) -> None:
+    (receiver,) = in_a_container.notify.receivers
+    assert receiver.url is not None
+    host, port = receiver.url.removeprefix("http://").rstrip("/").split(":")
+    service = compose["services"][host]
+    (mount,) = [volume for volume in service["volumes"] if service["entrypoint"][-1] in volume]
+    script, key = DEPLOY / mount.split(":")[0], tmp_path / "key"
+    assert f"else {port}" in script.read_text()
+    assert receiver.secret is not None
+    assert [str(receiver.secret.file)] == service["command"]
+    key.write_text(base64.b64encode(b"k" * 32).decode())
+    there = key
+    if not is_right:
+        there = tmp_path / "other"
+        there.write_text(base64.b64encode(b"o" * 32).decode())
+    free = free_port()
+    process = subprocess.Popen([sys.executable, str(script), str(key), str(free)], stdout=subprocess.PIPE, text=True)
+    try:
+        at = receiver.model_copy(update={"url": f"http://127.0.0.1:{free}/", "secret": SecretSource(file=there)})
+        notify = in_a_container.notify.model_copy(update={"receivers": (at,)})
+        plant = Plant(in_a_container.model_copy(update={"notify": notify}), tmp_path, SystemClock())
+        until_connected(free)
+        (answer,) = asyncio.run(_tested(plant))
+        assert answer.delivered == is_right, answer
+        assert answer.answer.startswith("204 No Content") or "answered 401" in answer.answer
+        if is_right:
+            assert process.stdout is not None
+            assert "streamad fermenters: a test, no alert" in process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_prometheus_scrapes_the_workers_and_has_the_rules_beside_its_config(
+    compose: dict[str, Any], in_a_container: Settings
+) -> None:
+    service = compose["services"]["prometheus"]
+    mounts = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
+    config = yaml.safe_load((DEPLOY / mounts["/etc/prometheus/prometheus.yml"]).read_text())
+    (job,) = config["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert job["job_name"] == "streamad"
+    assert all(name in compose["services"] for name in found["names"])
+    assert in_a_container.metrics.listen == f"0.0.0.0:{found['port']}"
+    assert [f"/etc/prometheus/{name}" for name in config["rule_files"]] == [
+        target for target in mounts if target.endswith("rules.yml")
+    ]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
 def test_the_broker_listens_on_this_machine_alone_and_is_the_one_that_is_tested(compose: dict[str, Any]) -> None:
