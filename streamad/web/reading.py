@@ -99,6 +99,12 @@ class Reading:
             elif not reading.cancelled():
                 reading.result()
 
+    def note_end(self, task: asyncio.Task[None]) -> None:
+        """Note that the task of ``run`` has ended by an error, or the page would stay as it is and say nothing."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            get_logger().error("the page reads no more", why=repr(error))
+            self._trouble("outputs", f"reading has ended by an error: restart the page, and report it ({error!r})")
+
     async def _damaged(self) -> None:
         """Return once the view must be begun anew."""
         while not self._view.look():  # noqa: ASYNC110 - requests in threads find damage, and files go silently
