@@ -203,13 +203,15 @@ class StoredMessage(NamedTuple):
     """A message as a sink's system keeps it: its JSON, and its place there for people to find.
 
     ``sender`` is the name that this system, not the message's author, gives to whoever sent it; None if it gives none.
-    ``problem``: why it has no ``value``, such as a line without an end.
+    ``problem``: why it has no ``value``, such as a line without an end. ``key`` is that of a topic; with an empty
+    ``value`` it says that what was written under this key is removed.
     """
 
     value: bytes
     place: str
     sender: str | None = None
     problem: str | None = None
+    key: bytes | None = None
 
 
 @runtime_checkable

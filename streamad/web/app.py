@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from typing import Any, Final
@@ -47,6 +48,7 @@ _HEADERS: Final = (
 )
 _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
 _ALIVE_S = 15.0
+_FULL_RETRY_MS = 5_000
 _MOST_FORM = 16_000
 _MOST_FIELDS = 1_000
 _ONE_YEAR_S = 31_536_000
@@ -70,10 +72,20 @@ class Changes:
         """Return what differs after every change of what pages show."""
         return self._view.mark, self.n_wakes, self._workers.number
 
+    @contextmanager
+    def place(self) -> Iterator[bool]:
+        """Yield whether the page may listen during the block; between the question and its place is no other page."""
+        is_free = self._n_open < self._limit
+        self._n_open += is_free
+        try:
+            yield is_free
+        finally:
+            self._n_open -= is_free
+
     @property
-    def is_full(self) -> bool:
-        """Return whether no further page may listen."""
-        return self._n_open >= self._limit
+    def full(self) -> str:
+        """Return what a page is told that may not listen."""
+        return f"{self._limit} browsers are connected; this page does not renew by itself (web.max_browsers)"
 
     def wake(self) -> None:
         """Tell the pages that something changed; call it in the event loop."""
@@ -91,25 +103,43 @@ class Changes:
 
         Events ``status`` bear the number of the workers' state: at the begin, and when it changes.
         """
-        self._n_open += 1
         told = -1
-        try:
-            yield "retry: 1000\n\n"
-            while not self.is_closing:
-                changed, mark = self._changed, self._view.mark
-                if mark != after:  # also of a view that was begun anew, whose numbers are lower
-                    after = mark
-                    yield f"id: {mark}\ndata: {mark}\n\n"
-                if self._workers.number != told:
-                    told = self._workers.number
-                    yield f"event: status\ndata: {told}\n\n"
-                try:
-                    async with asyncio.timeout(_ALIVE_S):
-                        await changed.wait()
-                except TimeoutError:
-                    yield ": alive\n\n"
-        finally:
-            self._n_open -= 1
+        yield "retry: 1000\n\n"
+        while not self.is_closing:
+            changed, mark = self._changed, self._view.mark
+            if mark != after:  # also of a view that was begun anew, whose numbers are lower
+                after = mark
+                yield f"id: {mark}\ndata: {mark}\n\n"
+            if self._workers.number != told:
+                told = self._workers.number
+                yield f"event: status\ndata: {told}\n\n"
+            try:
+                async with asyncio.timeout(_ALIVE_S):
+                    await changed.wait()
+            except TimeoutError:
+                yield ": alive\n\n"
+
+
+class _Listening:
+    """The response to a page that listens: a place for it is taken and given back around all that is sent."""
+
+    def __init__(self, changes: Changes, after: str, *, is_page: bool) -> None:
+        self._changes, self._after, self._is_page = changes, after, is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._changes.place() as is_free:
+            await self._response(is_free=is_free)(scope, receive, send)
+
+    def _response(self, *, is_free: bool) -> Response:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
+        if is_free:
+            content = self._changes.stream(self._after)
+            return StreamingResponse(content, media_type="text/event-stream", headers=headers)
+        said = self._changes.full
+        if self._is_page:  # a page cannot read the body of a refusal, and would not ask again
+            text = f"retry: {_FULL_RETRY_MS}\nevent: full\ndata: {said}\n\n"
+            return Response(text, media_type="text/event-stream", headers=headers)
+        return PlainTextResponse(f"{said}: close one, or try later", 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,14 +401,11 @@ class _Handlers:
             raise HTTPException(413, "The form has too many fields.") from error
         return dict(fields)
 
-    async def changes(self, request: Request) -> Response:
+    async def changes(self, request: Request) -> _Listening:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""
-        changes = self._site.changes
-        if changes.is_full:
-            return PlainTextResponse("too many pages are open (web.max_browsers): close one, or try later", 503)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
-        return StreamingResponse(changes.stream(after), media_type="text/event-stream", headers=headers)
+        is_page = "text/event-stream" in request.headers.get("accept", "")
+        return _Listening(self._site.changes, after, is_page=is_page)
 
     async def static(self, request: Request) -> Response:
         name: str = request.path_params["name"]

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from heapq import heappush, heappushpop
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ _TRIM_S = 60.0
 _LOOK_S = 1.0
 _MOST_FILES = 1_000
 _MOST_FILE_BYTES = 8 << 20
+_MOST_FOLDER_BYTES = 64 << 20
 _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "verdicts": (Verdict,),
     "alerts": (Alert, Verdict),
@@ -96,6 +98,12 @@ class Reading:
                 await self._begin_anew()
             elif not reading.cancelled():
                 reading.result()
+
+    def note_end(self, task: asyncio.Task[None]) -> None:
+        """Note that the task of ``run`` has ended by an error, or the page would stay as it is and say nothing."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            get_logger().error("the page reads no more", why=repr(error))
+            self._trouble("outputs", f"reading has ended by an error: restart the page, and report it ({error!r})")
 
     async def _damaged(self) -> None:
         """Return once the view must be begun anew."""
@@ -175,6 +183,10 @@ class Reading:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
         async with received(subscription_of(self._plant, "status", {"start": "earliest"})) as messages:
             async for stored in messages:
+                if stored.key is not None and not stored.value and stored.problem is None:
+                    self.workers.remove(stored.key.decode("utf-8", "replace"))
+                    self._heard()
+                    continue
                 message = None if stored.problem is not None else _status_in(stored.value)
                 if message is None:
                     self._n_skipped += 1
@@ -188,7 +200,8 @@ class Reading:
             names: dict[Path, str] = {}
             while True:
                 try:
-                    there = await asyncio.to_thread(_status_files, folder)
+                    there, n_left = await asyncio.to_thread(_status_files, folder)
+                    self._say_left_out(folder, len(there), n_left)
                     for path in names.keys() - there.keys():
                         self.workers.forget(names.pop(path))
                     for path, stamp in there.items():
@@ -203,6 +216,13 @@ class Reading:
                 await asyncio.sleep(_LOOK_S)
 
         return watch
+
+    def _say_left_out(self, folder: Path, n_read: int, n_left: int) -> None:
+        if n_left:
+            held = f"{folder} holds {n_left:,} files beyond the {n_read:,} newest, which are read"
+            self._trouble("workers", f"{held}: remove those that are no worker's")
+        elif self.troubles.pop("workers", None) is not None:
+            self._on_change()
 
     def _heard(self) -> None:
         self.troubles.pop("status", None)
@@ -266,18 +286,30 @@ def _status_in(value: bytes) -> WorkerStatus | Running | None:
     return accepted_status(message) if isinstance(message, WorkerStatus | Running) else None
 
 
-def _status_files(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """Return the files of workers with what tells one state of a file from another. Raises OSError."""
-    found: dict[Path, tuple[int, ...]] = {}
+def _status_files(folder: Path) -> tuple[dict[Path, tuple[int, ...]], int]:
+    """Return the newest files of workers with what tells one state of a file from another, and how many are left out.
+
+    Left out are those beyond 1,000 files or 64 MB, and too large ones. Raises OSError.
+    """
+    found: list[tuple[int, str, int, int]] = []
+    n = 0
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
                 with suppress(FileNotFoundError):
                     stat = entry.stat(follow_symlinks=False)
-                    found[Path(entry.path)] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if len(found) >= _MOST_FILES:
-                break
-    return found
+                    n += 1
+                    if stat.st_size <= _MOST_FILE_BYTES:
+                        one = (stat.st_mtime_ns, entry.path, stat.st_ino, stat.st_size)
+                        (heappush if len(found) < _MOST_FILES else heappushpop)(found, one)
+    kept: dict[Path, tuple[int, ...]] = {}
+    n_bytes = 0
+    for at_ns, path, inode, size in sorted(found, reverse=True):
+        n_bytes += size
+        if n_bytes > _MOST_FOLDER_BYTES:
+            break
+        kept[Path(path)] = (inode, at_ns, size)
+    return kept, n - len(kept)
 
 
 def _messages_in(path: Path) -> list[WorkerStatus | Running]:

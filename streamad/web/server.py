@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -15,6 +16,7 @@ from streamad.errors import ConfigError, OutputError, Problem
 from streamad.plant import Plant
 from streamad.settings.web import WebSettings
 from streamad.system.files import write_atomically, writing
+from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
 from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
 from streamad.web.app import Changes, Site, application
@@ -42,11 +44,14 @@ class Page:
         self._web: WebSettings = plant.settings.web
         self._socket = _listening(self._web)
         path = plant.base_dir / self._web.view
+        self._lock: int | None = None
         try:
+            self._lock = _locked(path)
             self._view = View(path, keep_us=self._web.keep, max_bytes=self._web.max_bytes)
             self._secret = _secret(path.with_name(f"{path.name}.token"))
         except BaseException:
             self._socket.close()
+            self._unlock()
             raise
         self._server: Any = None
         self._is_stopping = False
@@ -78,6 +83,7 @@ class Page:
         @asynccontextmanager
         async def lifespan(_: Any) -> AsyncIterator[None]:
             task = asyncio.create_task(reading.run())
+            task.add_done_callback(reading.note_end)
             loading = asyncio.create_task(asyncio.to_thread(import_module, "scipy.stats"))  # or the first page waits
             try:
                 yield
@@ -104,6 +110,12 @@ class Page:
         finally:
             self._socket.close()
             view.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     async def _serve(self, changes: Changes) -> None:
         """Serve; open streams end first, or the server would wait for them."""
@@ -143,6 +155,19 @@ def _listening(web: WebSettings) -> socket.socket:
             f"the page cannot listen at {web.host}:{web.port} ({error.strerror or error}): another program may have "
             "the port; choose another with --port (0: any free one)"
         ) from error
+
+
+def _locked(view: Path) -> int:
+    """Return a descriptor that holds the view's lock until it is closed or the process dies. Raises OutputError."""
+    path = view.with_name(f"{view.name}.lock")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = try_lock(path)
+    if lock is None:
+        raise OutputError(
+            f"another page uses {view}: open that one, or end it, or give this one a file of its own with web.view"
+        )
+    return lock
 
 
 def _secret(path: Path) -> str:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from streamad.messages import OpenSequence, Running, WorkerStatus
 from streamad.ports import Clock
 from streamad.types import to_us
@@ -25,6 +27,7 @@ _STEPS_S = ((120, 10), (7_200, 60), (172_800, 3_600))
 _OF_PROCESS = re.compile(r"(.+)-\d{3,}")
 _LETTERS_US = 3_600_000_000
 _MOST_WORKERS = 1_000
+_MOST_BYTES = 32 << 20
 _MOST_ENDED = 5
 _MOST_CURVES = 4_000
 _MOST_CURVES_CHARACTERS = 32_000_000
@@ -56,13 +59,14 @@ class Worker:
 class _Heard:
     """The last status of a worker, read at ``at_us`` of this machine's monotonic clock, ``age_us`` old by then.
 
-    ``letters_us``: when its dead letters were seen to grow, None if they were not.
+    ``letters_us``: when its dead letters were seen to grow, None if they were not. ``n_bytes``: about its size.
     """
 
     status: WorkerStatus
     at_us: int
     age_us: int
     letters_us: int | None
+    n_bytes: int
 
 
 class Workers:
@@ -78,6 +82,8 @@ class Workers:
         self._heard: dict[str, _Heard] = {}
         self._curves: dict[tuple[str, str], Running] = {}  # the one heard last is the last
         self._n_characters = 0
+        self._n_bytes = 0
+        self._left_out_us: int | None = None
         self._shown: tuple[object, ...] = ()
         self.number = 0
         """Grows with everything that a page would show differently."""
@@ -105,9 +111,31 @@ class Workers:
             self._forget(instance)
             self.number += 1
 
+    def remove(self, key: str) -> None:
+        """Forget what was written to the topic under ``key``: a worker, or its readings of one stream."""
+        with self._lock:
+            if key in self._heard:
+                self._forget(key)
+            else:
+                self._drop(next((each for each in self._curves if "/".join(each) == key), ("", "")))
+            self.number += 1
+
+    @property
+    def left_out(self) -> str | None:
+        """Return why not all workers are known, None if they are."""
+        with self._lock:
+            at_us = self._left_out_us
+        if at_us is None or self._clock.monotonic_us() - at_us > _LETTERS_US:
+            return None
+        return (
+            f"more than {_MOST_WORKERS:,} workers write a status, or more than {_MOST_BYTES >> 20} MB of it: those "
+            "that ended or were heard longest ago are left out. Look who may write to sinks.status"
+        )
+
     def _take_status(self, status: WorkerStatus) -> None:
         now_us = self._clock.monotonic_us()
         known = self._heard.pop(status.instance, None)
+        self._n_bytes -= 0 if known is None else known.n_bytes
         age_us = max(0, self._clock.now_us() - to_us(status.created_at))
         if known is not None:
             waited_us = now_us - known.at_us
@@ -119,9 +147,13 @@ class Workers:
         letters_us = None
         if known is not None and known.status.started_at == status.started_at:
             letters_us = now_us if status.dead_letters > known.status.dead_letters else known.letters_us
-        self._heard[status.instance] = _Heard(status, now_us, age_us, letters_us)
-        while len(self._heard) > _MOST_WORKERS:
-            self._forget(next(iter(self._heard)))
+        n_bytes = len(msgspec.json.encode(status))
+        self._heard[status.instance] = _Heard(status, now_us, age_us, letters_us, n_bytes)
+        self._n_bytes += n_bytes
+        while len(self._heard) > _MOST_WORKERS or self._n_bytes > _MOST_BYTES:
+            gone = next((each.status.instance for each in self._workers() if not each.is_live), None)
+            self._forget(next(iter(self._heard)) if gone is None else gone)
+            self._left_out_us = now_us
 
     def _take_curve(self, curve: Running) -> None:
         key = curve.instance, curve.stream
@@ -140,7 +172,8 @@ class Workers:
             self._drop(key)
 
     def _forget(self, instance: str) -> None:
-        self._heard.pop(instance, None)
+        known = self._heard.pop(instance, None)
+        self._n_bytes -= 0 if known is None else known.n_bytes
         self._drop_all(instance)
 
     def look(self) -> bool:

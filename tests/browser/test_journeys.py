@@ -118,6 +118,54 @@ def test_a_page_goes_on_after_a_restart_without_gap_or_repetition(
         visitor.context.close()
 
 
+def test_an_open_page_shows_a_view_that_was_begun_anew_as_a_whole(
+    browser: Browser, judged: Path, tmp_path: Path
+) -> None:
+    """Its numbers of changes begin again, so a page that knows higher ones must not take them for old."""
+    folder = copied(judged, tmp_path / "plant")
+    n_all = len(messages(folder / "out" / "verdicts.jsonl"))
+    append_rest = held_back(folder, n_all - 1)
+    with served(folder) as link:
+        page = Visitor(browser, link).page
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(n_all - 1)
+        page.evaluate("window.isSame = true")
+        (folder / "view.sqlite3").unlink()  # while it runs
+        append_rest()
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+    for role in ROLES:
+        (folder / "out" / f"{role}.jsonl").write_text("")
+    for path in folder.glob("view.sqlite3*"):
+        if path.suffix != ".token":
+            path.unlink()
+    port = re.search(r":(\d+)/", link)
+    assert port is not None
+    with served(folder, "--port", port[1]):
+        expect(page.locator("main")).to_contain_text("No sequence has been judged yet")
+        assert page.evaluate("window.isSame")
+        page.context.close()
+
+
+def test_the_page_too_many_says_that_it_does_not_renew_and_is_renewed_once_there_is_a_place(
+    browser: Browser, judged: Path, tmp_path: Path
+) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    config = yaml.safe_load((folder / "plant.yaml").read_text())
+    (folder / "plant.yaml").write_text(yaml.safe_dump(config | {"web": {"port": 0, "max_browsers": 1}}))
+    n_all = len(messages(folder / "out" / "verdicts.jsonl"))
+    append_rest = held_back(folder, 8)
+    with served(folder) as link:
+        first, second = Visitor(browser, link), Visitor(browser, link)
+        said = "1 browsers are connected; this page does not renew by itself"
+        expect(second.page.locator("#connection")).to_contain_text(said)
+        append_rest()
+        expect(first.page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+        first.context.close()
+        expect(second.page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+        expect(second.page.locator("#connection")).to_have_text("")
+        second.assert_clean()
+        second.context.close()
+
+
 def test_a_page_that_is_refused_once_fetches_what_changed_later(browser: Browser, judged: Path, tmp_path: Path) -> None:
     folder = copied(judged, tmp_path / "plant")
     n_all = len(messages(folder / "out" / "verdicts.jsonl"))

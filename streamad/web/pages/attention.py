@@ -21,7 +21,11 @@ _SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "too_many_s
 _OVER = {"broker_back": "broker_silent"}
 """Events that end others."""
 _RECENT_US = 86_400_000_000
-_UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
+_UNREAD = {
+    "status": "the status of the workers is not read",
+    "view": "the view is not written",
+    "workers": "not all workers are shown",
+}
 _SURGE = 40
 
 
@@ -75,6 +79,8 @@ class Attention:
             lines.append(("many are not judged", why))
         if (letters := self._dead_letters()) is not None:
             lines.append(letters)
+        if (left_out := self._workers.left_out) is not None:
+            lines.append((_UNREAD["workers"], left_out))
         if self._view.set_aside is not None:
             lines.append(
                 (

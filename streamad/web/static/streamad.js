@@ -58,16 +58,22 @@ function later(ms) {
 function listen() {
   if (source || document.hidden || !live()) return;
   source = new EventSource(`/changes?after=${encodeURIComponent(live().dataset.change)}`);
-  source.onopen = () => { connection.textContent = ""; };
+  let isFull = false;
+  source.addEventListener("full", (event) => {
+    isFull = true;
+    connection.textContent = event.data;
+  });
   source.onmessage = (event) => {
     if (isNews(event.data, live().dataset.change)) later(300);
   };
-  source.addEventListener("status", (event) => {
+  source.addEventListener("status", (event) => { // it comes first to each page that has a place
+    connection.textContent = "";
     const shown = live().querySelector("[data-status]");
     if (shown && shown.dataset.status !== event.data) later(Number(shown.dataset.every));
   });
   source.onerror = () => {
-    connection.textContent = "not connected, trying again";
+    if (!isFull) connection.textContent = "not connected, trying again";
+    isFull = false;
     if (source.readyState === EventSource.CLOSED) {
       stop();
       setTimeout(() => { renew(); listen(); }, 5000); // the server is full or gone: ask now and then

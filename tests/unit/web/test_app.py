@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -336,22 +338,64 @@ def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path:
 # --- changes ---
 
 
-async def test_a_page_hears_of_every_change_and_the_one_too_many_gets_a_sentence(tmp_path: Path) -> None:
-    page = PageUnderTest(tmp_path, [verdict(1)], web={"max_browsers": 1})
+async def test_a_page_hears_of_every_change(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(1)])
     stream = page.changes.stream("")
     assert await anext(stream) == "retry: 1000\n\n"
     first = page.view.mark
     assert await anext(stream) == f"id: {first}\ndata: {first}\n\n"
     assert await anext(stream) == "event: status\ndata: 0\n\n"
-    answer = page.browser().get("/changes")
-    assert (answer.status_code, "web.max_browsers" in answer.text) == (503, True)
     page.view.put([verdict(2)])
     page.changes.wake()
     last = page.view.mark
     assert await anext(stream) == f"id: {last}\ndata: {last}\n\n"
     page.changes.close()
     assert [each async for each in stream] == []
-    assert not page.changes.is_full
+
+
+def test_the_page_too_many_gets_a_sentence(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, web={"max_browsers": 1})
+    said = "1 browsers are connected; this page does not renew by itself"
+    with page.changes.place() as is_free:
+        assert is_free
+        answer = page.browser().get("/changes")
+        assert (answer.status_code, said in answer.text) == (503, True)
+        answer = page.browser().get("/changes", headers={"accept": "text/event-stream"})
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert f"retry: 5000\nevent: full\ndata: {said}" in answer.text
+    with page.changes.place() as is_free:
+        assert is_free
+
+
+async def test_of_browsers_that_come_together_no_more_than_the_most_listen(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, web={"max_browsers": 10})
+    name, value = page.access.cookie_name, page.access.cookie
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "GET", "path": "/changes", "raw_path": b"/changes",
+        "root_path": "", "scheme": "http", "query_string": b"", "client": ("127.0.0.1", 5),
+        "headers": [(b"host", HOST.encode()), (b"cookie", f"{name}={value}".encode())], "asgi": {"version": "3.0"},
+    }  # fmt: skip
+    statuses: list[int] = []
+    gone, all_answered = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> Any:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+            if len(statuses) == 40:
+                all_answered.set()
+
+    asked = [asyncio.create_task(page.application(dict(scope), receive, send)) for _ in range(40)]  # type: ignore[arg-type]
+    async with asyncio.timeout(30):
+        await all_answered.wait()
+        assert sorted(statuses) == [200] * 10 + [503] * 30
+        gone.set()
+        await asyncio.gather(*asked)
+    with ExitStack() as stack:
+        assert [stack.enter_context(page.changes.place()) for _ in range(11)] == [True] * 10 + [False]
 
 
 async def test_a_page_that_comes_back_hears_only_of_what_is_new(tmp_path: Path) -> None:

@@ -105,6 +105,20 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert "choose another with --port" in done.stderr
 
 
+def test_a_second_page_on_one_view_is_refused_in_one_line_until_the_first_is_dead(tmp_path: Path) -> None:
+    plant_in(tmp_path)
+    with serving(tmp_path) as (first, link):
+        assert link
+        done = subprocess.run([*WEB, "--port", "0"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        (line,) = [line for line in done.stderr.splitlines() if line]
+        assert re.match(r"error: another page uses .*view\.sqlite3: open that one, or end it, or .* web\.view", line)
+        first.kill()  # it cleans nothing up
+        first.wait(30)
+        with serving(tmp_path) as (_, again):
+            assert "<h1>Now</h1>" in fetched(again.partition("?")[0], cookie_of(again))
+
+
 def test_it_needs_no_torch(tmp_path: Path) -> None:
     plant_in(tmp_path)
     code = "import sys, streamad.web.server; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"

@@ -228,6 +228,22 @@ async def test_a_role_that_cannot_be_read_is_named_and_the_others_are_read(tmp_p
     view.close()
 
 
+async def test_a_reading_that_ends_by_an_error_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, changed = opened(tmp_path), asyncio.Event()
+    reading = Reading(plant_in(tmp_path), view, changed.set)
+
+    def odd() -> bool:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(view, "look", odd)
+    task = asyncio.create_task(reading.run())
+    task.add_done_callback(reading.note_end)
+    async with asyncio.timeout(30):
+        await changed.wait()
+    assert "ValueError('odd')" in reading.troubles["outputs"]
+    view.close()
+
+
 # --- what foreign writers write ---
 
 

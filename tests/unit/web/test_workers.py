@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from streamad.messages import Message, OpenSequence, Running, WorkerStatus
+from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
@@ -181,6 +183,39 @@ def test_a_worker_of_many_names_costs_bounded_memory() -> None:
     assert state(workers)[0][0] == "w-1000"
 
 
+def test_of_too_many_workers_those_that_ended_or_are_silent_go_first_and_the_page_says_so(tmp_path: Path) -> None:
+    page = page_with(tmp_path)
+    now = now_of(page)
+    page.workers.take(status_of("running", created_at=now))
+    page.workers.take(status_of("ended", created_at=now, stopped=True))
+    page.workers.take(status_of("silent", created_at=now - timedelta(hours=1)))
+    for number in range(998):
+        assert page.workers.left_out is None
+        page.workers.take(status_of(f"w-{number}", created_at=now))
+    page.workers.take(status_of("w-998", created_at=now))
+    names = {name for name, _ in state(page.workers)}
+    assert len(names) == 1_000
+    assert {"running", "w-998"} <= names
+    assert not names & {"ended", "silent"}
+    assert "not all workers are shown" in page.browser().get("/").text
+
+
+def test_many_bytes_of_statuses_cost_bounded_memory_and_the_newest_stay() -> None:
+    clock, workers = clock_and_workers()
+    names = ["x" * 1_000] * 20
+    large = [opened(stream=name, sequence=name) for name in names * 10]
+    for number in range(150):
+        workers.take(status_of(f"w-{number}", open_=large, created_at=from_us(clock.now_us())))
+    known = [name for name, _ in state(workers)]
+    assert 40 < len(known) < 100
+    assert "w-149" in known
+    assert "w-0" not in known
+    assert workers.left_out is not None
+    workers.replace("w-149", [status_of("w-149")])
+    clock.advance(3_601.0)
+    assert workers.left_out is None
+
+
 # --- readings so far ---
 
 
@@ -259,6 +294,96 @@ async def test_the_folder_is_followed(tmp_path: Path) -> None:
         await asyncio.gather(task, return_exceptions=True)
     assert reading.troubles == {}
     view.close()
+
+
+class Topic:
+    """A subscription to the messages ``given``; then it waits."""
+
+    options_model = BaseModel
+
+    def __init__(self, *given: tuple[str, Any]) -> None:
+        self.given = given
+
+    async def messages(self) -> Any:
+        for key, message in self.given:
+            value = b"" if message is None else encoded(message)
+            yield StoredMessage(value, "topic[0]", key=key.encode())
+        await asyncio.Event().wait()
+
+    def done(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_removed_status_of_the_topic_removes_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    statuses = {name: status_of(name, open_=[one], created_at=datetime.now(UTC)) for name in ("a", "b/c", "d")}
+    given: list[tuple[str, Any]] = list(statuses.items())
+    given += [(f"{name}/{one.stream}", curve_of(one, [[1.0, 2.0, 3.0]], name)) for name in ("b/c", "d")]
+    given += [("a", None), (f"d/{one.stream}", None), ("unknown", None)]
+    topic = Topic(*given)
+    monkeypatch.setattr("streamad.web.reading.subscription_of", lambda *_, **__: topic)
+    plant = plant_in(tmp_path, sinks={"status": "kafka://h:1/status"})
+    view, changed = opened_view(tmp_path), asyncio.Event()
+    reading = Reading(plant, view, changed.set)
+    task = asyncio.create_task(reading.run())
+    async with asyncio.timeout(30):
+        while reading.workers.number < len(given):
+            changed.clear()
+            await changed.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert {name for name, _ in state(reading.workers)} == {"b/c", "d"}
+    found = reading.workers.running(one.stream)
+    assert found is not None
+    assert found[0].instance == "b/c"
+    view.close()
+
+
+async def test_a_folder_of_many_odd_files_hides_no_worker_and_the_page_says_what_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "status"
+    folder.mkdir()
+    for number in range(1_500):
+        (folder / f"odd-{number}.jsonl").write_text("odd")
+        os.utime(folder / f"odd-{number}.jsonl", (1e9, 1e9 + number))
+    (folder / "worker.jsonl").write_bytes(encoded(status_of(created_at=datetime.now(UTC))))
+    reading = await _read_folder(tmp_path, lambda reading: bool(reading.workers.seen()))
+    assert "501 files beyond the 1,000 newest" in reading.troubles["workers"]
+
+
+async def test_beyond_64_mb_of_statuses_the_oldest_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamad.web.reading._MOST_FOLDER_BYTES", 9_000)
+    monkeypatch.setattr("streamad.web.reading._MOST_FILE_BYTES", 8_000)
+    folder = tmp_path / "status"
+    folder.mkdir()
+    for number in range(8):
+        path = folder / f"w-{number}.jsonl"
+        padding = b"\n" * (2_000 if number else 9_000)
+        path.write_bytes(encoded(status_of(f"w-{number}", created_at=datetime.now(UTC))) + padding)
+        os.utime(path, (1e9, 1e9 + (number or 99)))
+    reading = await _read_folder(tmp_path, lambda reading: len(reading.workers.seen()) == 3)
+    assert {name for name, _ in state(reading.workers)} == {"w-5", "w-6", "w-7"}
+    assert "5 files beyond the 3 newest" in reading.troubles["workers"]
+
+
+async def _read_folder(tmp_path: Path, done: Any) -> Reading:
+    view, changed = opened_view(tmp_path), asyncio.Event()
+    reading = Reading(plant_in(tmp_path, sinks={"status": "status"}), view, changed.set)
+    task = asyncio.create_task(reading.run())
+    async with asyncio.timeout(30):
+        while not done(reading):
+            changed.clear()
+            await changed.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    view.close()
+    return reading
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -328,4 +328,4 @@ def stored_message(
     stamped = [value for name, value in record.headers if name == principal_header]
     # Of two such headers one is the sender's own.
     sender = (stamped[0] or b"").decode("utf-8", "replace").strip() if len(stamped) == 1 else ""
-    return StoredMessage(record.value or b"", place, sender or None)
+    return StoredMessage(record.value or b"", place, sender or None, key=record.key)
