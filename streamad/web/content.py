@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from typing import cast
 
 import numpy as np
+from cronsim import CronSim
 
 from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
-from streamad.commands.shared.marks.marking import MarkWriter
-from streamad.commands.shared.stored import one_model, some_models
-from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
-from streamad.commands.shared.versions.training import relearn_by_monitor, trainings_of
+from streamad.commands.shared.stored import some_models
+from streamad.commands.shared.versions.training import trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.envelope import Clock
@@ -24,7 +24,6 @@ from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
-from streamad.learn.store.records import MarkKind
 from streamad.messages import (
     Decision,
     EndReason,
@@ -36,16 +35,20 @@ from streamad.messages import (
     unpacked_curve,
 )
 from streamad.pictures.content import Courses, NormalCourse
+from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import Facts
 from streamad.pictures.html import Html
 from streamad.plant import Plant
-from streamad.types import from_us
-from streamad.web.access import Level, Person
+from streamad.types import from_us, to_us
+from streamad.web.access import Level
+from streamad.web.pages.alerts import alerts_page
+from streamad.web.pages.compare import MOST_COMPARED, Compared, compare, distance
+from streamad.web.pages.events import EventMark, event_marks
 from streamad.web.pages.layout import Frame, count
-from streamad.web.pages.lines import Compared, compare, stream, streams
-from streamad.web.pages.models import Versions, models
+from streamad.web.pages.lines import stream, streams
+from streamad.web.pages.models import Versions, models, overdue_text
 from streamad.web.pages.now import budget_text, now
-from streamad.web.pages.running import Usual, clock_of, running, section, silence
+from streamad.web.pages.running import Usual, clock_of, model_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
 from streamad.web.store.view import SeenSequence, View
@@ -54,11 +57,12 @@ from streamad.web.workers import Workers
 _LANES, _INBOX, _EVENTS = 1_200, 30, 60
 _BUDGET = 200
 _CONTRADICTED = 100
+_STREAM_EVENTS = 5_000
+_NORMALS, _TO_BEGIN = 40, 20
 _STREAMS = 500
 _P_VALUES = 2_000
 _PAGE = 120
-_JUDGEMENTS = {"false_alarm", "confirmed", "veto", "withdrawn"}
-_SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "streams_refused"}
+_SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "too_many_streams"}
 _RECENT_US = 86_400_000_000
 _UNREAD = {"status": "the status of the workers is not read", "view": "the view is not written"}
 _SURGE = 40
@@ -95,6 +99,7 @@ class Content:
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             running=section(workers, still_open, number, is_kept=is_kept),
+            most=_INBOX,
         )
 
     def _inbox(self) -> list[SeenSequence]:
@@ -119,6 +124,7 @@ class Content:
                 )
             )
         lines += self._contradictions()
+        lines += self._overdue(latest)
         newest = next(iter(self._view.events(1)), None)
         if newest is not None:
             recent = self._view.events(_EVENTS, since_us=newest.created_us - _RECENT_US)
@@ -127,6 +133,29 @@ class Content:
                 if event.kind in _SERIOUS and event.kind not in seen:
                     seen.add(event.kind)
                     lines.append((event.kind.replace("_", " "), event.message))
+        return lines
+
+    def _overdue(self, latest: Sequence[SeenSequence]) -> list[tuple[str, str]]:
+        """Return a line for each model that no training has renewed while its schedule came twice.
+
+        Only while sequences are judged: where no monitor runs, none can train.
+        """
+        learning = self._plant.settings.learning
+        if learning is None or learning.schedule is None:
+            return []
+        judged_us: dict[str, int] = {}
+        for one in latest:
+            if one.model is not None and one.created_us is not None:
+                judged_us[one.model] = max(one.created_us, judged_us.get(one.model, 0))
+        lines = []
+        for name, at_us in sorted(judged_us.items()):
+            with suppress(StreamadError):
+                if not (versions := self._registry.versions(name)):
+                    continue
+                newest = self._registry.manifest(name, versions[-1])
+                due = list(islice(CronSim(learning.schedule, newest.created_at), 2))
+                if len(due) == 2 and to_us(newest.created_at) + 2 * to_us(due[1]) - 2 * to_us(due[0]) < at_us:
+                    lines.append((f"model {name} is older than its schedule", overdue_text(newest, learning.schedule)))
         return lines
 
     def _dead_letters(self) -> tuple[str, str] | None:
@@ -154,7 +183,10 @@ class Content:
         """Return the band of the model in service on the clock of an open sequence, or why there is none."""
         if not status.models:
             return "there is no model yet"
-        normal = self._normals.of_model(status.models[-1], self._plant.settings.alerts.false_alarm_rate)
+        model = model_of(message, status)
+        if isinstance(model, str):
+            return model
+        normal = self._normals.of_model(model, self._plant.settings.alerts.false_alarm_rate)
         if normal.envelope is None:
             return normal.missing or "the model has none"
         if list(normal.channels) != message.channels:
@@ -209,7 +241,24 @@ class Content:
                 limits[key] = limit
         before = rows[-1].end_us if len(rows) == _PAGE else None
         moments = self._view.moments([one.id for one in rows])
-        return stream(name, rows, limits, moments, self._plant.settings.channel_specs, before=before)
+        channels = self._plant.settings.channel_specs
+        events = self._events_of(name, rows, is_newest=before_us is None)
+        return stream(name, rows, limits, moments, channels, events=events, before=before)
+
+    def _events_of(self, name: str, rows: Sequence[SeenSequence], *, is_newest: bool) -> list[EventMark]:
+        """Return the marks of the time in which ``rows``, the newest first, were judged; of the newest: until now."""
+        judged_us = [one.created_us or one.end_us or 0 for one in rows]
+        if not judged_us:
+            return []
+        models = {one.model for one in rows}
+        found = self._view.events(_STREAM_EVENTS, since_us=min(judged_us))
+        return event_marks(
+            one
+            for one in found
+            if one.stream in (None, name)
+            and (one.model is None or one.model in models)
+            and (is_newest or one.created_us <= max(judged_us))
+        )
 
     def _alerts_from(self, model: str, version: str) -> float | None:
         rate = self._plant.settings.alerts.false_alarm_rate
@@ -225,8 +274,37 @@ class Content:
             if one is not None:
                 case, normal = self._case(one)
                 found.append(Compared(one, case.picture(normal), case.courses))
-        others = self._view.of_stream(found[0].one.stream, _PAGE) if found else []
-        return compare(found, others)
+        if not found:
+            return compare(found, [one for one in self._view.inbox(_PAGE) if one.has_window][:_TO_BEGIN])
+        others = self._view.of_stream(found[0].one.stream, _PAGE)
+        nearest = None if len(found) >= MOST_COMPARED else self._nearest(found, others)
+        return compare(found, others, nearest)
+
+    def _nearest(self, found: Sequence[Compared], others: Sequence[SeenSequence]) -> SeenSequence | None:
+        """Return of the latest normal sequences with a window the one nearest to the first of ``found``."""
+        first, ids = found[0].courses, {each.one.id for each in found}
+        if first is None:
+            return None
+        for place in (others, self._view.latest(_LANES)):
+            normals = [one for one in place if one.decision == "normal" and not one.is_alert and one.has_window]
+            apart = {
+                one.id: distance(first, courses)
+                for one in normals[:_NORMALS]
+                if one.id not in ids and (courses := self._case(one)[0].courses) is not None
+            }
+            if apart and math.isfinite(apart[best := min(apart, key=lambda name: apart[name])]):
+                return next(one for one in normals if one.id == best)
+        return None
+
+    def alerts(self, frame: Frame, unjudged: bool, before_us: int | None) -> list[Html]:
+        """Return the content of the page of all alerts, a portion of it."""
+        rows = self._view.inbox(_PAGE + 1, before_us=before_us, unjudged=unjudged)
+        older = None
+        if len(rows) > _PAGE:  # alerts that ended at the same time stay together, or the next portion would miss them
+            whole = [one for one in rows if one.end_us != rows[-1].end_us]
+            rows = whole or rows[:_PAGE]
+            older = rows[-1].end_us
+        return alerts_page(rows, unjudged=unjudged, before_us=before_us, older=older)
 
     def calibration(self, frame: Frame) -> list[Html]:
         """Return the content of the page Calibration."""
@@ -246,7 +324,7 @@ class Content:
         marks = Counter(one.judgement for one in self._view.inbox(_P_VALUES) if one.judgement is not None)
         return calibration([one.p_value for one in rows if one.p_value is not None], achieved, marks)
 
-    def models(self, frame: Frame, said: str) -> list[Html]:
+    def models(self, frame: Frame, said: str, model: str) -> list[Html]:
         """Return the content of the page Models."""
         found = []
         for name in some_models(self._plant, None) or [self._plant.settings.model.name]:
@@ -257,8 +335,8 @@ class Content:
         why = f"{what} are off (web.allow: models), because they run the code of a model."
         if allowed and not may_act:
             why = f"{what} need the level engineer."
-        may_relearn = self._plant.settings.learning is not None
-        return models(found, may_act=may_act, may_relearn=may_relearn, why_not=why, said=said)
+        learns = self._plant.settings.learning is not None
+        return models(found, may_act=may_act, learns=learns, why_not=why, said=said, acted_on=model)
 
     def _versions(self, name: str) -> Versions:
         manifests: list[Manifest] = []
@@ -283,7 +361,7 @@ class Content:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str | None, clock: Clock | None) -> list[Html]:
+    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> list[Html]:
         """Return the content of the page of one sequence, the normal band on ``clock``."""
         case, normal = self._case(one)
         alike: list[SeenSequence] = []
@@ -295,9 +373,9 @@ class Content:
         elif self._plant.settings.learning is None:
             why_not = "This plant does not learn, so there is no place for marks: set a section learning with feedback."
         return sequence(
-            frame, one, case, normal,
+            one, case, normal,
             alike=alike, neighbours=self._view.neighbours(one), why_not_judged=why_not, said=said,
-            clock=clock,
+            clock=clock, learning=self._plant.settings.learning, is_drawn=has_plots(),
         )  # fmt: skip
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
@@ -313,6 +391,12 @@ class Content:
         except ValueError:  # a foreign message
             return None
 
+    def png(self, one: SeenSequence, clock: Clock | None) -> bytes | None:
+        """Return the picture of a sequence as PNG; None without a window. Raises PluginError without matplotlib."""
+        case, normal = self._case(one)
+        picture = case.picture(normal, clock)
+        return None if picture is None else drawn(picture)
+
     def csv(self, one: SeenSequence) -> str | None:
         """Return the judged window as CSV, a row for each point; None if it was not kept."""
         case, _ = self._case(one)
@@ -327,52 +411,6 @@ class Content:
         for at, row in zip(seconds, courses.values.T, strict=True):
             text.write(",".join([f"{at:.6g}", *(f"{value:.7g}" for value in row)]) + "\r\n")
         return text.getvalue()
-
-    # --- what people do ---
-
-    def mark(self, person: Person, name: str, judgement: str, note: str) -> str:
-        """Write a mark to the place of feedback, and show it at once; return what became of it, for people."""
-        if judgement not in _JUDGEMENTS:
-            return "nothing was written: choose one of the buttons"
-        if self._view.sequence(name) is None:
-            return "nothing was written: no verdict with this id was read"
-        try:
-            marking = MarkWriter(self._plant, None, by=person.name)
-            feedback = marking.message(name, cast("MarkKind", judgement), note.strip())
-            (marked,) = marking.write([feedback])
-            self._view.put([marked.feedback])
-        except StreamadError as error:
-            return f"nothing was written: {error}"
-        when = "it counts once a running monitor has read it" if marked.is_sent else "it counts now"
-        return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
-
-    def act(self, form: Mapping[str, str]) -> str:
-        """Do what a form of the page Models asks for; return what became of it, for people."""
-        if self._plant.settings.web.allow != "models":
-            return "nothing was changed: web.allow is not models"
-        try:
-            return self._acted(form)
-        except StreamadError as error:
-            return f"nothing was changed: {error}"
-
-    def _acted(self, form: Mapping[str, str]) -> str:
-        """Do it, as the commands do, if the name of what it changes was typed. Raises StreamadError."""
-        plant, what = self._plant, form.get("act", "")
-        name = one_model(plant, form.get("model", ""))
-        version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
-        if what == "decline":
-            return decline(plant, name, version)
-        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
-        if not confirmed:
-            return "nothing was changed: choose one of the buttons"
-        if form.get("typed", "").strip() != confirmed:
-            return f"nothing was changed: type {confirmed} to confirm"
-        if what == "relearn":
-            return relearn_by_monitor(plant, name, form.get("since", "").strip())
-        if what == "rollback":
-            return roll_back(plant, name, version, to).words
-        before = form.get("before", self._registry.current_or_none(name)) or None
-        return put_into_service(plant, name, version, before, repairs=True).words
 
 
 def _facts(one: SeenSequence, rate: float) -> Facts:

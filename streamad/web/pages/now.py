@@ -10,6 +10,8 @@ from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
 from streamad.pictures.html import Html, element
 from streamad.types import to_us
+from streamad.web.pages.alerts import alerts_link, alerts_table, p_text
+from streamad.web.pages.events import event_marks
 from streamad.web.pages.layout import (
     SIGNS,
     count,
@@ -17,8 +19,6 @@ from streamad.web.pages.layout import (
     link_to,
     notices,
     rows_table,
-    state_of,
-    stream_link,
     when,
 )
 from streamad.web.store.view import SeenEvent, SeenSequence
@@ -26,7 +26,7 @@ from streamad.web.store.view import SeenEvent, SeenSequence
 _LANE, _WIDTH, _LEFT = 22, 1000, 150
 _MOST_LANES = 200
 _NAME = 20
-_EVENT_MARKS = {"model_promoted": "new model", "drift": "drift", "plant_changed": "plant changed"}
+_SKIP = element("a", "Skip the lines: to the alerts", href="#alerts", class_="skip")
 
 
 def now(
@@ -38,15 +38,16 @@ def now(
     budget: str,
     still_open: Sequence[OpenSequence] = (),
     running: Sequence[Html] = (),
+    most: int = 30,
 ) -> list[Html]:
-    """Return the content: banner, budget, swimlanes, inbox, what runs, events."""
+    """Return the content: banner, budget, swimlanes, inbox of at most ``most`` alerts, what runs, events."""
     parts = [element("h1", "Now"), notices(troubles)]
     if not latest:
         parts.append(element("p", "No sequence has been judged yet. This page fills by itself as soon as one is."))
         return [*parts, *running]
     parts.append(element("p", budget, class_="budget"))
-    parts += [element("h2", "Lines"), swimlanes(latest, events, still_open), _legend()]
-    parts += [element("h2", "Alerts"), _inbox(inbox), *running]
+    parts += [element("h2", "Lines"), _SKIP, swimlanes(latest, events, still_open), _legend()]
+    parts += [element("h2", "Alerts", id="alerts", tabindex="-1"), *_inbox(inbox, most), *running]
     if events:
         parts += [element("h2", "Events"), _events(events[:12])]
     return parts
@@ -65,27 +66,15 @@ def budget_text(n_judged: int, n_alerts: int, rate: float, n_calibration: int | 
     return f"{text}, and chance gives {low} to {high}."
 
 
-def _inbox(alerts: Sequence[SeenSequence]) -> Html:
+def _inbox(alerts: Sequence[SeenSequence], most: int) -> list[Html]:
     if not alerts:
-        return element("p", "No alert yet.")
-    rows = [
-        (
-            when(one.end_us),
-            stream_link(one.stream),
-            link_to(one),
-            one.why or element("span", "reasons follow", class_="soft"),
-            _p(one.p_value),
-            state_of(one),
-        )
-        for one in alerts
-    ]
-    return rows_table(
-        "Alerts, those not judged first", ("ended (UTC)", "stream", "sequence", "why", "p", "state"), rows
-    )
-
-
-def _p(p_value: float | None) -> str:
-    return "" if p_value is None else f"{p_value:.2g}"
+        return [element("p", "No alert yet.")]
+    parts = [alerts_table("Alerts, those not judged first", alerts)]
+    if len(alerts) >= most:
+        is_full = all(one.judgement in (None, "withdrawn") for one in alerts)
+        older = [alerts_link("older ones not judged", unjudged=True, before_us=alerts[-1].end_us)] if is_full else []
+        parts.append(element("p", *older, " ", alerts_link("all alerts", unjudged=False), class_="choice"))
+    return parts
 
 
 def swimlanes(
@@ -122,10 +111,10 @@ def swimlanes(
         parts.append(f'<rect class="lane" x="{_LEFT}" y="{y + 2}" width="{_WIDTH - _LEFT - 8}" height="{_LANE - 4}"/>')
         shown = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
         parts.append(str(element("text", shown, class_="tick", x=f"{_LEFT - 8}", y=f"{y + 15}", text_anchor="end")))
-    for event in events:
-        if event.kind in _EVENT_MARKS and first <= event.created_us <= last:
-            at = x(event.created_us)
-            title = element("title", f"{_EVENT_MARKS[event.kind]}: {event.message}")
+    for event in event_marks(events):
+        if first <= event.at_us <= last:
+            at = x(event.at_us)
+            title = element("title", f"{event.word}: {event.said}")
             parts.append(
                 f'<g class="eventmark"><line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height - 22}"/>{title}</g>'
             )
@@ -185,4 +174,4 @@ def _events(events: Sequence[SeenEvent]) -> Html:
 def decision_row(one: SeenSequence) -> tuple[str, ...]:
     """Return the cells of a sequence in a listing."""
     score = "" if one.score is None or not math.isfinite(one.score) else f"{one.score:.4g}"
-    return (when(one.end_us), link_to(one), decision_of(one), score, _p(one.p_value), one.why or one.detail or "")
+    return (when(one.end_us), link_to(one), decision_of(one), score, p_text(one.p_value), one.why or one.detail or "")

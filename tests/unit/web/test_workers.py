@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamad.messages import Message, OpenSequence, Running, WorkerStatus
+from streamad.messages import Event, Message, ModelRef, OpenSequence, Running, WorkerStatus
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
 from streamad.web.accepting import accepted_status
-from streamad.web.pages.running import clock_of
+from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
 from tests.support.web.messages import MODEL, T, verdict
@@ -353,6 +353,15 @@ def test_new_dead_letters_are_in_the_banner_and_old_ones_are_not(tmp_path: Path)
     assert "1,008 so far, more within the last hour" in page.browser().get("/").text
 
 
+@pytest.mark.parametrize("kind", ["too_many_streams", "plant_changed", "broker_silent", "feedback_unreadable"])
+def test_an_event_of_a_serious_kind_is_in_the_banner(kind: str, tmp_path: Path) -> None:
+    event = Event(kind=kind, message="it happened", created_at=T)
+    text = PageUnderTest(tmp_path, [verdict(1), event]).browser().get("/").text
+    banner = text.partition('aria-label="Needs attention"')[2].partition("</section>")[0]
+    assert f"⚠ {kind.replace('_', ' ')}" in banner
+    assert "it happened" in banner
+
+
 def test_many_unscorable_sequences_are_in_the_banner(tmp_path: Path) -> None:
     odd = [verdict(i, "unscorable" if i % 4 == 0 else "normal") for i in range(100, 140)]
     assert "10 of the last 40 sequences could not be judged" in PageUnderTest(tmp_path, odd).browser().get("/").text
@@ -370,6 +379,25 @@ def test_the_readings_so_far_are_drawn(tmp_path: Path) -> None:
                  "No normal band: there is no model yet", "3 of 400 samples are drawn"):  # fmt: skip
         assert part in text
     assert "nan" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("named", "models", "expected"),
+    [
+        ("press.a", ("press.a", "press.b"), ModelRef("press.a", "0002")),
+        ("press.b", ("press.a", "press.b"), ModelRef("press.b", "0002")),
+        ("press.c", ("press.a", "press.b"), "the model press.c, which will judge it, is not in service yet"),
+        (None, ("press.a",), ModelRef("press.a", "0002")),  # a worker of an earlier release
+        (None, ("press.a", "press.b"), "several models are in service, and no message of the sequence has said yet"),
+    ],
+)
+def test_the_band_is_that_of_the_model_that_will_judge(
+    named: str | None, models: tuple[str, ...], expected: ModelRef | str
+) -> None:
+    one = opened()
+    status = status_of(open_=[one], models=[ModelRef(name, "0002") for name in models])
+    found = model_of(curve_of(one, [[1.0, 2.0, 3.0]], model=named), status)
+    assert found == expected or str(found).startswith(str(expected))
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
