@@ -83,4 +83,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         doc("Base64 of little-endian float32, one row for each channel of as many values as seconds; NaN is missing."),
     ]
     created_at: CreatedAt
+    model: Annotated[
+        str | None, doc("Name of the model that will judge it by what came so far; null: not known yet.")
+    ] = None
     schema_version: Version = SCHEMA_VERSION

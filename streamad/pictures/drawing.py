@@ -40,9 +40,14 @@ _LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis 
 _HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen the axis on each side
 
 
+def has_plots() -> bool:
+    """Return whether matplotlib is installed, of the extra ``plots``; it is not imported yet."""
+    return find_spec("matplotlib") is not None
+
+
 def check_extra() -> None:
     """Raise PluginError if matplotlib is not installed; it is not imported yet."""
-    if find_spec("matplotlib") is None:
+    if not has_plots():
         raise PluginError(f"pictures need matplotlib, which is not installed: {_REMEDY}")
 
 

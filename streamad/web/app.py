@@ -24,9 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamad.errors import StreamadError
 from streamad.judge.explanations.envelope import Clock
+from streamad.pictures.drawing import has_plots
 from streamad.pictures.html import Html, joined
 from streamad.plant import Plant
 from streamad.web.access import TOKEN, Access, Level, Person, Refusal
+from streamad.web.acting import Acting, joined_note
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.shared import Shared
@@ -160,6 +162,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/", handlers.now),
         Route("/s/{id}", handlers.sequence),
         Route("/s/{id}/mark", handlers.mark, methods=["POST"]),
+        Route("/alerts", handlers.alerts),
         Route("/streams", handlers.streams),
         Route("/stream", handlers.stream),
         Route("/running", handlers.running),
@@ -243,6 +246,12 @@ def _clock(request: Request) -> Clock | None:
     return _CLOCKS.get(request.query_params.get("clock", ""))
 
 
+def _time_us(request: Request, name: str) -> int | None:
+    """Return a time of the address, in us since 1970; None if there is none."""
+    given = request.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 18 else None
+
+
 def _path(request: Request) -> str:
     """Return the path of the request on this server: two slashes at its begin would name another one."""
     return "/" + request.url.path.lstrip("/")
@@ -283,6 +292,8 @@ class _Handlers:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._acting = Acting(site.plant, site.view)
+        self._drawing = asyncio.Lock()  # one picture at a time: each takes a second of a core, and memory
         self._now = Shared(self._made_now, lambda: site.changes.state)
 
     def _frame(self, request: Request) -> Frame:
@@ -306,13 +317,17 @@ class _Handlers:
         change = self._site.view.mark
         return change, joined(self._site.content.now())
 
+    async def alerts(self, request: Request) -> Response:
+        unjudged = request.query_params.get("state") == "new"
+        before_us = _time_us(request, "before")
+        return await self._page(request, "Alerts", "/", self._site.content.alerts, unjudged, before_us)
+
     async def streams(self, request: Request) -> Response:
         return await self._page(request, "Streams", "/streams", self._site.content.streams)
 
     async def stream(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        before = request.query_params.get("before", "")
-        before_us = int(before) if before.isdecimal() and len(before) < 18 else None
+        before_us = _time_us(request, "before")
         return await self._page(request, name or "Stream", "/streams", self._site.content.stream, name, before_us)
 
     async def running(self, request: Request) -> Response:
@@ -321,31 +336,31 @@ class _Handlers:
 
     async def compare(self, request: Request) -> Response:
         ids = request.query_params.getlist("id")[:8]
-        return await self._page(request, "Compare", "", self._site.content.compare, ids)
+        return await self._page(request, "Compare", "/compare", self._site.content.compare, ids)
 
     async def calibration(self, request: Request) -> Response:
         return await self._page(request, "Calibration", "/calibration", self._site.content.calibration)
 
     async def models(self, request: Request) -> Response:
-        said = request.query_params.get("said", "")[:500]
-        return await self._page(request, "Models", "/models", self._site.content.models, said)
+        said, model = (request.query_params.get(name, "") for name in ("said", "model"))
+        return await self._page(request, "Models", "/models", self._site.content.models, said, model)
 
     async def sequence(self, request: Request) -> Response:
         name: str = request.path_params["id"]
         stem, _, suffix = name.partition(".")
         if suffix:
-            return await self._export(stem, suffix)
+            return await self._export(request, stem, suffix)
         one = await run_in_threadpool(self._site.view.sequence, stem)
         if one is None:
             why = "No verdict with this id was read: it may lie before what the outputs keep, or be of another plant."
             return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)
-        said = request.query_params.get("said", "")[:300]
         title = f"{one.stream} {one.sequence}"
-        return await self._page(request, title, "/", self._site.content.sequence, one, said or None, _clock(request))
+        said = request.query_params.get("said", "")
+        return await self._page(request, title, "/", self._site.content.sequence, one, said, _clock(request))
 
-    async def _export(self, name: str, suffix: str) -> Response:
+    async def _export(self, request: Request, name: str, suffix: str) -> Response:
         one = await run_in_threadpool(self._site.view.sequence, name)
-        if one is None or suffix not in {"json", "csv"}:
+        if one is None or suffix not in {"json", "csv", "png"}:
             raise HTTPException(404, "There is no such export.")
         as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
         as_file["content-encoding"] = "identity"  # packing a large file would hold up everybody else
@@ -354,28 +369,45 @@ class _Handlers:
             if text is None:
                 raise HTTPException(404, "The judged window of this sequence was not kept.")
             return PlainTextResponse(text, media_type="text/csv", headers=as_file)
+        if suffix == "png":
+            if not has_plots():
+                raise HTTPException(404, "Pictures need matplotlib, of the extra plots.")
+            async with self._drawing:
+                picture = await run_in_threadpool(self._site.content.png, one, _clock(request))
+            if picture is None:
+                raise HTTPException(404, "The judged window of this sequence was not kept.")
+            return Response(picture, media_type="image/png", headers=as_file)
         attribution = await run_in_threadpool(self._site.view.attribution, name)
         window = await run_in_threadpool(self._site.view.window, name)
         content = msgspec.json.encode({"sequence": asdict(one), "attribution": attribution, "window": window})
         return Response(content, media_type="application/json", headers=as_file)
 
     async def mark(self, request: Request) -> Response:
-        """Write a mark; the answer is the sequence's page, which says what became of it."""
+        """Write a mark; the answer is the sequence's page, which says what happens next."""
         name: str = request.path_params["id"]
         form = await self._form(request, Level.OPERATOR)
         person: Person = request.scope["person"]
-        said = await run_in_threadpool(
-            self._site.content.mark, person, name, form.get("judgement", ""), form.get("note", "")
-        )
-        self._site.changes.wake()
+        note = joined_note(form.get("reason", ""), form.get("note", ""))
         clock = "" if (chosen := _clock(request)) is None else f"clock={chosen}&"
-        return RedirectResponse(f"/s/{quote(name)}?{clock}said={quote(said)}", status_code=303)
+        try:
+            said = await run_in_threadpool(self._acting.mark, person, name, form.get("judgement", ""), note)
+        except StreamadError as error:
+            return self._not_done(request, "Nothing was written", error, f"/s/{quote(name)}?{clock}".rstrip("?&"))
+        self._site.changes.wake()
+        return RedirectResponse(f"/s/{quote(name)}?{clock}said={said}", status_code=303)
 
     async def act(self, request: Request) -> Response:
         """Promote, decline, roll back or relearn, if a person has typed the name of what changes."""
         form = await self._form(request, Level.ENGINEER)
-        said = await run_in_threadpool(self._site.content.act, form)
-        return RedirectResponse(f"/models?said={quote(said)}", status_code=303)
+        try:
+            acted = await run_in_threadpool(self._acting.act, request.scope["person"], form)
+        except StreamadError as error:
+            return self._not_done(request, "Nothing was changed", error, "/models")
+        return RedirectResponse(f"/models?said={acted.code}&model={quote(acted.model, safe='')}", status_code=303)
+
+    def _not_done(self, request: Request, title: str, error: StreamadError, back: str) -> Response:
+        """Return why a form had no effect, with the way back. Only the answer says so: a link cannot."""
+        return HTMLResponse(sentence_page(self._frame(request), title, str(error), back=back), 422)
 
     async def _form(self, request: Request, needs: Level) -> Mapping[str, str]:
         """Return the fields of a form that may be posted. Raises HTTPException."""

@@ -1,4 +1,4 @@
-"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores, swimlanes.
+"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores.
 
 Everything is text made on the server; colours come from the style sheet, so that light and dark need one picture.
 """
@@ -9,8 +9,7 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import quote
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -18,15 +17,15 @@ from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scor
 from streamad.pictures.facts import MARKS, departure
 from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
-from streamad.web.store.view import SeenSequence
 
-_WIDTH, _HEIGHT = 760, 170
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26
+WIDTH, _HEIGHT = 760, 170
+"""Of every picture, in units of its own."""
+LEFT, RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26
+"""Free of curves, for the labels of the axes."""
 _MOST_POINTS = 600
 _COLD, _GREY, _WARM = (43, 108, 176), (225, 225, 225), (200, 80, 20)
 _SATURATED = 4.0  # half widths of the band
 _MOST_ROWS = 64
-_LARGEST = 1e300
 
 
 class _Frame:
@@ -40,7 +39,7 @@ class _Frame:
         self.right, self.low, self.high = right or 1.0, low - pad, high + pad
 
     def x(self, value: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / self.right
+        return LEFT + (WIDTH - LEFT - RIGHT) * value / self.right
 
     def y(self, value: float) -> float:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (value - self.low) / (self.high - self.low)
@@ -75,13 +74,13 @@ def panel(picture: Picture, one: Panel) -> Html:
     for segment in one.segments:
         middle_x = frame.x((segment.start + segment.end) / 2 * picture.extent)
         parts.append(
-            f'<text class="mark" x="{min(max(middle_x, _LEFT + 8), _WIDTH - 12):.1f}" y="{_TOP + 12}" '
+            f'<text class="mark" x="{min(max(middle_x, LEFT + 8), WIDTH - 12):.1f}" y="{_TOP + 12}" '
             f'text-anchor="middle">{MARKS[segment.direction]}</text>'
         )
     parts += _axes(frame, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     said = "; ".join(f"{departure(segment)} from {segment.start:.0%} to {segment.end:.0%}" for segment in one.segments)
     label = f"{one.name} {one.unit}".strip() + (f": {said}" if said else ": within what is usual")
-    return _svg(parts, _HEIGHT, label, css="panel")
+    return svg(parts, _HEIGHT, label, css="panel")
 
 
 def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[str]:
@@ -89,14 +88,14 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
     ticks = round_ticks(frame.low, frame.high, 4)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         y = frame.y(tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     unit = unit_for(frame.right) if is_timed and not is_aligned else None
     seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
     ticks = round_ticks(0.0, frame.right / seconds, 6)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         x = frame.x(tick * seconds)
-        anchor = "end" if x > _WIDTH - 40 else "middle"
+        anchor = "end" if x > WIDTH - 40 else "middle"
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 22}"/>')
         last = f" {sign}" if tick == ticks[-1] else ""
         parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
@@ -125,7 +124,7 @@ def unfinished(label: str, at: Course, course: Course, band: tuple[Course, Norma
         x, y = frame.x(float(at[is_known][-1])), frame.y(float(course[is_known][-1]))
         parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
     parts += _axes(frame, is_timed=True)
-    return _svg(parts, _HEIGHT, f"{label}: the readings so far", css="panel")
+    return svg(parts, _HEIGHT, f"{label}: the readings so far", css="panel")
 
 
 def scores(found: Scores) -> Html:
@@ -143,22 +142,22 @@ def scores(found: Scores) -> Html:
     left, right = left - pad, right + pad
 
     def x(value: float) -> float:
-        return 10 + (_WIDTH - 20) * (scale(value) - left) / (right - left)
+        return 10 + (WIDTH - 20) * (scale(value) - left) / (right - left)
 
-    parts = [f'<line class="axis" x1="10" x2="{_WIDTH - 10}" y1="46" y2="46"/>']
+    parts = [f'<line class="axis" x1="10" x2="{WIDTH - 10}" y1="46" y2="46"/>']
     parts += [f'<line class="normal" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="36" y2="46"/>' for one in values[:2_000]]
     if math.isfinite(found.alerts_from):
         at = x(found.alerts_from)
         parts.append(f'<line class="threshold" x1="{at:.1f}" x2="{at:.1f}" y1="18" y2="56"/>')
-        anchor = "end" if at > _WIDTH / 2 else "start"
+        anchor = "end" if at > WIDTH / 2 else "start"
         parts.append(
             f'<text class="tick" x="{at:.1f}" y="70" text-anchor="{anchor}">alerts from {found.alerts_from:.4g}</text>'
         )
     at, css = x(found.score), "odd" if found.is_alert else "fine"
     parts.append(f'<path class="{css}" d="M{at:.1f},46 l-6,-14 h12 z"/>')
-    anchor = "end" if at > _WIDTH - 120 else "start" if at < 120 else "middle"
+    anchor = "end" if at > WIDTH - 120 else "start" if at < 120 else "middle"
     parts.append(f'<text class="{css}" x="{at:.1f}" y="26" text-anchor="{anchor}">score {found.score:.4g}</text>')
-    return _svg(parts, height, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
+    return svg(parts, height, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
 
 
 def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Html:
@@ -173,7 +172,7 @@ def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]
     step = 18
     height = len(shown) * step + 8
     left = 150
-    width = _WIDTH - left - _RIGHT
+    width = WIDTH - left - RIGHT
     parts = [
         f'<image x="{left}" y="4" width="{width}" height="{len(shown) * step}" preserveAspectRatio="none" '
         f'class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>'
@@ -183,7 +182,7 @@ def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]
         parts.append(str(element("text", _cut(name, 20), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
         for start, end in segments:
             parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
-    return _svg(parts, height, f"Distance from normal of {len(shown)} channels over time", css="heat")
+    return svg(parts, height, f"Distance from normal of {len(shown)} channels over time", css="heat")
 
 
 def _colours(deviations: np.ndarray) -> np.ndarray:
@@ -207,11 +206,15 @@ def _png(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 
-def _svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Html:
+def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Html:
+    """Return a picture of ``WIDTH`` x ``height`` in a box of its own, which scrolls if it is too narrow for the text.
+
+    ``label`` says in words what the picture shows.
+    """
     head = element("title", label)
     return Html(
-        f'<svg class="{css}" viewBox="0 0 {_WIDTH} {height}" role="{role}" xmlns="http://www.w3.org/2000/svg">{head}'
-        f"{''.join(parts)}</svg>"
+        f'<div class="chart"><svg class="{css}" viewBox="0 0 {WIDTH} {height}" role="{role}" '
+        f'xmlns="http://www.w3.org/2000/svg">{head}{"".join(parts)}</svg></div>'
     )
 
 
@@ -244,86 +247,7 @@ def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Cours
         points = frame.points(at[::stride], course[::stride])
         parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
     parts += _axes(frame, is_timed=first.is_timed, is_aligned=first.is_aligned)
-    return _svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
-
-
-def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float]) -> Html:
-    """Return the scores of sequences in their order, on a logarithmic axis, with each version's threshold."""
-    scored = [one for one in rows if one.score is not None and one.score > 0]
-    if not scored:
-        return element("p", "None of them has a score.")
-    height = 190
-    known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
-    ends = [math.log10(one.score or 1.0) for one in scored] + [math.log10(v) for v in known if 0 < v < math.inf]
-    low, high = min(ends), max(ends)
-    pad = 0.08 * (high - low) or 0.5
-    low, high = low - pad, high + pad
-
-    def y(value: float) -> float:
-        return height - 26 - (height - 36) * (math.log10(value) - low) / (high - low)
-
-    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(scored))
-    parts: list[str] = []
-    for tick in range(math.ceil(low), math.floor(high) + 1):
-        at = y(10.0**tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{10.0**tick:g}</text>')
-    version = None
-    for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
-        left = _LEFT + number * step
-        if 0 < limit < math.inf:
-            at, right = y(limit), left + step
-            parts.append(f'<line class="axis limit" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        if one.version != version:
-            if version is not None:
-                parts.append(f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="8" y2="{height - 20}"/>')
-            version = one.version
-            parts.append(str(element("text", f"{version}", class_="tick", x=f"{left + 2:.1f}", y=f"{height - 8}")))
-        at, middle = y(one.score or 1.0), left + step / 2
-        title = element("title", f"{one.sequence}: score {one.score:.4g}")
-        shape = (
-            f'<path class="odd" d="M{middle:.1f},{at - 6:.1f} l-5,9 h10 z"/>'
-            if one.is_alert
-            else f'<circle class="plain" cx="{middle:.1f}" cy="{at:.1f}" r="3"/>'
-        )
-        parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
-    return _svg(parts, height, f"Scores of {len(scored)} sequences", css="course-of-scores", role="group")
-
-
-def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Html:
-    """Return mean and spread of one channel in sequences, in their order; alerts are marked."""
-    height = 96
-    drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
-    low, high = min(each[1] for each in drawn), max(each[3] for each in drawn)
-    pad = 0.08 * (high - low) or abs(low) * 0.05 or 1.0
-    low, high = low - pad, high + pad
-
-    def y(value: float) -> float:
-        return height - 8 - (height - 16) * (value - low) / (high - low)
-
-    parts: list[str] = []
-    ticks = round_ticks(low, high, 3)
-    for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
-    step = (_WIDTH - _LEFT - _RIGHT) / len(drawn)
-    at = [_LEFT + (number + 0.5) * step for number in range(len(drawn))]
-    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
-    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in zip(at, drawn, strict=True))
-    parts += [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
-    for x, (one, _, mean, _) in zip(at, drawn, strict=True):
-        if one.is_alert:
-            title = element("title", f"{one.sequence}: mean {mean:.4g}")
-            shape = f'<path class="odd" d="M{x:.1f},{y(mean) - 6:.1f} l-5,9 h10 z"/>'
-            parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
-    said = f"{name} {unit}".strip()
-    return _svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
-
-
-def _within(mean: float, spread: float) -> tuple[float, float, float]:
-    """Return mean - spread, mean and mean + spread, cut where a picture's arithmetic would overflow."""
-    mean, spread = (min(max(value, -_LARGEST), _LARGEST) for value in (mean, spread))
-    return mean - abs(spread), mean, mean + abs(spread)
+    return svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 
 
 def histogram(p_values: Sequence[float], n_bins: int) -> Html:
@@ -334,19 +258,19 @@ def histogram(p_values: Sequence[float], n_bins: int) -> Html:
     low, high = (float(each) for each in binom.interval(0.95, len(p_values), 1 / n_bins))
     top = max(float(counts.max()), high) * 1.1
     height = 180
-    width = (_WIDTH - _LEFT - _RIGHT) / n_bins
+    width = (WIDTH - LEFT - RIGHT) / n_bins
 
     def y(value: float) -> float:
         return height - 26 - (height - 36) * value / top
 
-    parts = [_rect(_LEFT, y(high), _WIDTH - _LEFT - _RIGHT, y(low) - y(high), "band")]
+    parts = [_rect(LEFT, y(high), WIDTH - LEFT - RIGHT, y(low) - y(high), "band")]
     for number, n in enumerate(counts):
         css = "bar anomalous" if n > high and number == 0 else "bar"
-        parts.append(_rect(_LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
+        parts.append(_rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
     ticks = round_ticks(0.0, top, 4)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        at = _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+        at = LEFT + share * (WIDTH - LEFT - RIGHT)
         parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 8}" text-anchor="middle">{share:g}</text>')
-    return _svg(parts, height, f"Histogram of {len(p_values)} p-values", css="histogram")
+    return svg(parts, height, f"Histogram of {len(p_values)} p-values", css="histogram")

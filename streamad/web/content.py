@@ -13,10 +13,8 @@ from typing import cast
 import numpy as np
 
 from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
-from streamad.commands.shared.marks.marking import MarkWriter
-from streamad.commands.shared.stored import one_model, some_models
-from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
-from streamad.commands.shared.versions.training import relearn_by_monitor, trainings_of
+from streamad.commands.shared.stored import some_models
+from streamad.commands.shared.versions.training import trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.envelope import Clock
@@ -24,7 +22,6 @@ from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
-from streamad.learn.store.records import MarkKind
 from streamad.messages import (
     Attribution,
     Decision,
@@ -36,17 +33,21 @@ from streamad.messages import (
     unpacked_curve,
 )
 from streamad.pictures.content import NormalCourse
+from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import Facts
 from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
-from streamad.web.access import Level, Person
-from streamad.web.pages.attention import Attention
+from streamad.web.access import Level
+from streamad.web.attention import INBOX, LANES, Attention
+from streamad.web.pages.alerts import alerts_page
+from streamad.web.pages.compare import MOST_COMPARED, Compared, compare, distance
+from streamad.web.pages.events import EventMark, event_marks
 from streamad.web.pages.layout import Frame
-from streamad.web.pages.lines import Compared, compare, stream, streams
+from streamad.web.pages.lines import stream, streams
 from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
-from streamad.web.pages.running import Usual, clock_of, running, section, silence
+from streamad.web.pages.running import Usual, clock_of, model_of, running, section, silence
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
 from streamad.web.store.questions import ContentError
@@ -54,10 +55,11 @@ from streamad.web.store.view import SeenSequence, View
 from streamad.web.workers import Workers
 
 _BUDGET = 200
+_STREAM_EVENTS = 5_000
+_NORMALS, _TO_BEGIN = 40, 20
 _STREAMS = 500
 _P_VALUES = 2_000
 _PAGE = 120
-_JUDGEMENTS = {"false_alarm", "confirmed", "veto", "withdrawn"}
 _USUAL = 30
 
 
@@ -91,7 +93,9 @@ class Content:
             troubles=[*silence(workers), *self._attention.banner(latest, now_us)],
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
+            now_us=now_us,
             running=section(workers, still_open, number, is_kept=is_kept),
+            most=INBOX,
         )
 
     def running(self, frame: Frame, name: str) -> list[Html]:
@@ -111,7 +115,10 @@ class Content:
         """Return the band of the model in service on the clock of an open sequence, or why there is none."""
         if not status.models:
             return "there is no model yet"
-        normal = self._normals.of_model(status.models[-1], self._plant.settings.alerts.false_alarm_rate)
+        model = model_of(message, status)
+        if isinstance(model, str):
+            return model
+        normal = self._normals.of_model(model, self._plant.settings.alerts.false_alarm_rate)
         if normal.envelope is None:
             return normal.missing or "the model has none"
         if list(normal.channels) != message.channels:
@@ -153,7 +160,24 @@ class Content:
                 limits[key] = limit
         before = rows[-1].end_us if len(rows) == _PAGE else None
         moments = self._view.moments([one.id for one in rows])
-        return stream(name, rows, limits, moments, self._plant.settings.channel_specs, before=before)
+        channels = self._plant.settings.channel_specs
+        events = self._events_of(name, rows, is_newest=before_us is None)
+        return stream(name, rows, limits, moments, channels, events=events, before=before)
+
+    def _events_of(self, name: str, rows: Sequence[SeenSequence], *, is_newest: bool) -> list[EventMark]:
+        """Return the marks of the time in which ``rows``, the newest first, were judged; of the newest: until now."""
+        judged_us = [one.created_us or one.end_us or 0 for one in rows]
+        if not judged_us:
+            return []
+        models = {one.model for one in rows}
+        found = self._view.events(_STREAM_EVENTS, since_us=min(judged_us))
+        return event_marks(
+            one
+            for one in found
+            if one.stream in (None, name)
+            and (one.model is None or one.model in models)
+            and (is_newest or one.created_us <= max(judged_us))
+        )
 
     def _alerts_from(self, model: str, version: str) -> float | None:
         rate = self._plant.settings.alerts.false_alarm_rate
@@ -169,8 +193,37 @@ class Content:
             if one is not None:
                 case, normal = self._case(one)
                 found.append(Compared(one, case.picture(normal), case.courses))
-        others = self._view.of_stream(found[0].one.stream, _PAGE) if found else []
-        return compare(found, others)
+        if not found:
+            return compare(found, [one for one in self._view.inbox(_PAGE) if one.has_window][:_TO_BEGIN])
+        others = self._view.of_stream(found[0].one.stream, _PAGE)
+        nearest = None if len(found) >= MOST_COMPARED else self._nearest(found, others)
+        return compare(found, others, nearest)
+
+    def _nearest(self, found: Sequence[Compared], others: Sequence[SeenSequence]) -> SeenSequence | None:
+        """Return of the latest normal sequences with a window the one nearest to the first of ``found``."""
+        first, ids = found[0].courses, {each.one.id for each in found}
+        if first is None:
+            return None
+        for place in (others, self._view.latest(LANES)):
+            normals = [one for one in place if one.decision == "normal" and not one.is_alert and one.has_window]
+            apart = {
+                one.id: distance(first, courses)
+                for one in normals[:_NORMALS]
+                if one.id not in ids and (courses := self._case(one)[0].courses) is not None
+            }
+            if apart and math.isfinite(apart[best := min(apart, key=lambda name: apart[name])]):
+                return next(one for one in normals if one.id == best)
+        return None
+
+    def alerts(self, frame: Frame, unjudged: bool, before_us: int | None) -> list[Html]:
+        """Return the content of the page of all alerts, a portion of it."""
+        rows = self._view.inbox(_PAGE + 1, before_us=before_us, unjudged=unjudged)
+        older = None
+        if len(rows) > _PAGE:  # alerts that ended at the same time stay together, or the next portion would miss them
+            whole = [one for one in rows if one.end_us != rows[-1].end_us]
+            rows = whole or rows[:_PAGE]
+            older = rows[-1].end_us
+        return alerts_page(rows, unjudged=unjudged, before_us=before_us, older=older)
 
     def calibration(self, frame: Frame) -> list[Html]:
         """Return the content of the page Calibration."""
@@ -190,7 +243,7 @@ class Content:
         marks = Counter(one.judgement for one in self._view.inbox(_P_VALUES) if one.judgement is not None)
         return calibration([one.p_value for one in rows if one.p_value is not None], achieved, marks)
 
-    def models(self, frame: Frame, said: str) -> list[Html]:
+    def models(self, frame: Frame, said: str, model: str) -> list[Html]:
         """Return the content of the page Models."""
         found = []
         for name in some_models(self._plant, None) or [self._plant.settings.model.name]:
@@ -201,8 +254,8 @@ class Content:
         why = f"{what} are off (web.allow: models), because they run the code of a model."
         if allowed and not may_act:
             why = f"{what} need the level engineer."
-        may_relearn = self._plant.settings.learning is not None
-        return models(found, may_act=may_act, may_relearn=may_relearn, why_not=why, said=said)
+        learns = self._plant.settings.learning is not None
+        return models(found, may_act=may_act, learns=learns, why_not=why, said=said, acted_on=model)
 
     def _versions(self, name: str) -> Versions:
         manifests: list[Manifest] = []
@@ -227,7 +280,7 @@ class Content:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str | None, clock: Clock | None) -> list[Html]:
+    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> list[Html]:
         """Return the content of the page of one sequence, the normal band on ``clock``."""
         case, normal = self._case(one)
         alike: list[SeenSequence] = []
@@ -239,9 +292,9 @@ class Content:
         elif self._plant.settings.learning is None:
             why_not = "This plant does not learn, so there is no place for marks: set a section learning with feedback."
         return sequence(
-            frame, one, case, normal,
+            one, case, normal,
             alike=alike, neighbours=self._view.neighbours(one), why_not_judged=why_not, said=said,
-            clock=clock,
+            clock=clock, learning=self._plant.settings.learning, is_drawn=has_plots(),
         )  # fmt: skip
 
     def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
@@ -265,6 +318,12 @@ class Content:
                 model=facts.model or ModelRef("unknown", ""), detail=str(error), created_at=facts.created_at,
             )  # fmt: skip
 
+    def png(self, one: SeenSequence, clock: Clock | None) -> bytes | None:
+        """Return the picture of a sequence as PNG; None without a window. Raises PluginError without matplotlib."""
+        case, normal = self._case(one)
+        picture = case.picture(normal, clock)
+        return None if picture is None else drawn(picture)
+
     def csv(self, one: SeenSequence) -> str | None:
         """Return the judged window as CSV, a row for each point; None if it was not kept."""
         case, _ = self._case(one)
@@ -279,53 +338,6 @@ class Content:
         for at, row in zip(seconds, courses.values.T, strict=True):
             text.write(",".join([f"{at:.6g}", *(f"{value:.7g}" for value in row)]) + "\r\n")
         return text.getvalue()
-
-    # --- what people do ---
-
-    def mark(self, person: Person, name: str, judgement: str, note: str) -> str:
-        """Write a mark to the place of feedback, and show it at once; return what became of it, for people."""
-        if judgement not in _JUDGEMENTS:
-            return "nothing was written: choose one of the buttons"
-        if self._view.sequence(name) is None:
-            return "nothing was written: no verdict with this id was read"
-        try:
-            marking = MarkWriter(self._plant, None, by=person.name)
-            feedback = marking.message(name, cast("MarkKind", judgement), note.strip())
-            (marked,) = marking.write([feedback])
-        except StreamadError as error:
-            return f"nothing was written: {error}"
-        with suppress(StreamadError):  # else it is shown once it is read
-            self._view.put([marked.feedback])
-        when = "it counts once a running monitor has read it" if marked.is_sent else "it counts now"
-        return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
-
-    def act(self, form: Mapping[str, str]) -> str:
-        """Do what a form of the page Models asks for; return what became of it, for people."""
-        if self._plant.settings.web.allow != "models":
-            return "nothing was changed: web.allow is not models"
-        try:
-            return self._acted(form)
-        except StreamadError as error:
-            return f"nothing was changed: {error}"
-
-    def _acted(self, form: Mapping[str, str]) -> str:
-        """Do it, as the commands do, if the name of what it changes was typed. Raises StreamadError."""
-        plant, what = self._plant, form.get("act", "")
-        name = one_model(plant, form.get("model", ""))
-        version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
-        if what == "decline":
-            return decline(plant, name, version)
-        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
-        if not confirmed:
-            return "nothing was changed: choose one of the buttons"
-        if form.get("typed", "").strip() != confirmed:
-            return f"nothing was changed: type {confirmed} to confirm"
-        if what == "relearn":
-            return relearn_by_monitor(plant, name, form.get("since", "").strip())
-        if what == "rollback":
-            return roll_back(plant, name, version, to).words
-        before = form.get("before", self._registry.current_or_none(name)) or None
-        return put_into_service(plant, name, version, before, repairs=True).words
 
 
 def _facts(one: SeenSequence, rate: float) -> Facts:

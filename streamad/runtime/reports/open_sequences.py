@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.judge.routing import Router
 from streamad.messages import OpenSequence as OpenMessage
 from streamad.messages import Running, packed_values
 from streamad.runtime.partition import Partition
@@ -53,8 +54,9 @@ def newest_of_each(found: Iterable[Open]) -> list[Open]:
     return list(newest.values())
 
 
-def running(one: Open, instance: str, channels: Sequence[ChannelSpec], now_us: int) -> Running | None:
+def running(one: Open, instance: str, channels: Sequence[ChannelSpec], now_us: int, router: Router) -> Running | None:
     """Return the readings so far of an open sequence; None if even two points take more than ``MOST_BYTES``."""
+    model = router.name_for(tuple(value for _, value in one.sequence.routes))
     times_us, values = _thinned(one.sequence)
     while True:
         message = Running(
@@ -68,6 +70,7 @@ def running(one: Open, instance: str, channels: Sequence[ChannelSpec], now_us: i
             seconds=((times_us - one.sequence.start_us) / 1e6).tolist(),
             values=packed_values(values.T),
             created_at=from_us(now_us),
+            model=model if isinstance(model, str) else None,
         )
         if len(msgspec.json.encode(message)) <= MOST_BYTES:
             return message

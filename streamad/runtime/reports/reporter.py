@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from streamad.errors import StreamadError
+from streamad.judge.routing import Router
 from streamad.messages import ModelRef, Running, WorkerStatus
 from streamad.plant import Plant
 from streamad.plugins import failure_of
@@ -41,6 +42,7 @@ class Reporter:
         self._plant, self._pipeline, self._models = plant, pipeline, models
         self._place = place or status_place(plant)
         self._instance = worker_name(plant.settings)
+        self._router = Router.of(plant.settings)
         self._started_us = plant.clock.now_us()
         self._is_warned = False
         self._task: asyncio.Task[None] | None = None
@@ -121,7 +123,8 @@ class Reporter:
         for number, one in enumerate(newest_of_each(found)):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if (curve := running(one, self._instance, settings.channel_specs, clock.now_us())) is not None:
+            curve = running(one, self._instance, settings.channel_specs, clock.now_us(), self._router)
+            if curve is not None:
                 n_bytes += len(curve.values)
                 if n_bytes > _MOST_CURVES_BYTES:
                     break

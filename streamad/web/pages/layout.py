@@ -17,7 +17,8 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_PLACES = (("/", "Now"), ("/streams", "Streams"), ("/calibration", "Calibration"), ("/models", "Models"))
+_PLACES = (("/", "Now"), ("/streams", "Streams"), ("/compare", "Compare"), ("/calibration", "Calibration"),
+           ("/models", "Models"))  # fmt: skip
 _SHORT = 28
 SIGNS: Final = {"anomalous": "▲", "normal": "●", "unscorable": "▨", "learning": "○", "open": "┄"}
 WORDS: Final = {
@@ -25,6 +26,25 @@ WORDS: Final = {
     "normal": "normal",
     "unscorable": "not judged",
     "learning": "learning",
+}
+MEANINGS: Final = {
+    "p-value": "the share of held-out normal sequences that score at least as high; small is unusual",
+    "band": "where the middle 90 % of the normal training sequences lie at each point of time: from their 5 % to "
+    "their 95 % quantile (the envelope)",
+    "quantile": "a value with a given share of all values below it: 5 % of them lie below the 5 % quantile",
+    "calibration": "the scores of held-out normal sequences; they turn a score into a p-value",
+    "share": "how far the score falls if this channel is replaced by a normal one, in parts of all channels' falls",
+    "term": "one of the parts whose sum is the score",
+    "seen": "opened in this browser, and not judged",
+}
+"""What the words on the pages mean."""
+_HEADS: Final = {
+    "p": "p-value",
+    "share": "share",
+    "normal band": "band",
+    "term": "term",
+    "state": "seen",
+    "above so many of calibration": "quantile",
 }
 JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
 
@@ -64,15 +84,28 @@ def page(frame: Frame, title: str, place: str, *content: str) -> str:
         element("nav", *links, aria_label="Pages"),
         element("span", f"{frame.person.name} ({frame.person.level.name.lower()})", class_="person"),
         element("span", "", id="connection", class_="connection", role="status"),
+        element("p", "", id="news", class_="unseen", role="alert"),
     )
     main = element("main", *content, id="live", data_change=frame.change)
-    return f"<!DOCTYPE html>\n{element('html', head, element('body', bar, main), lang='en')}\n"
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', bar, main, _foot()), lang='en')}\n"
 
 
-def sentence_page(frame: Frame | None, title: str, sentence: str) -> str:
-    """Return a page of one sentence: an error, or a thing that is not there."""
+def _foot() -> Html:
+    """Return what stands under every page: the keys, which can be switched off, and what the words mean."""
+    words = [joined((element("dt", word), element("dd", said))) for word, said in MEANINGS.items()]
+    keys = (
+        "Keys: J and K go to the next and to the former alert, on Now and on an alert. On an alert F, C, V and W judge."
+    )
+    switch = Html('<label id="keys" hidden><input type="checkbox" checked> keys of one letter</label>')
+    glossary = element("details", element("summary", "What the words mean"), element("dl", *words))
+    return element("footer", element("p", keys), switch, glossary)
+
+
+def sentence_page(frame: Frame | None, title: str, sentence: str, *, back: str | None = None) -> str:
+    """Return a page of one sentence: an error, or a thing that is not there; ``back``: a path to go back to."""
     if frame is not None:
-        return page(frame, title, "", element("h1", title), element("p", sentence))
+        way = [] if back is None else [element("p", element("a", "Back", href=back))]
+        return page(frame, title, "", element("h1", title), element("p", sentence), *way)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -118,9 +151,9 @@ def decision_of(one: SeenSequence) -> Html:
 
 
 def state_of(one: SeenSequence) -> Html:
-    """Return what a person has said of an alert."""
+    """Return what a person has said of an alert; a browser that has opened a new one calls it seen."""
     if one.judgement is None or one.judgement == "withdrawn":
-        return element("span", "new", class_="state new")
+        return element("span", "new", class_="state new", data_new=one.id)
     by = f" by {one.judged_by}" if one.judged_by else ""
     return element("span", f"{JUDGED.get(one.judgement, one.judgement)}{by}", class_="state")
 
@@ -132,7 +165,14 @@ def count(n: int, name: str) -> str:
 
 def rows_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> Html:
     """Return a table whose caption names it for readers who do not see it."""
-    head = element("tr", *(element("th", each, scope="col") for each in heads))
+    meanings = [MEANINGS.get(_HEADS.get(each, "")) for each in heads]
+    head = element(
+        "tr",
+        *(
+            element("th", each, scope="col", **({} if said is None else {"title": said}))
+            for each, said in zip(heads, meanings, strict=True)
+        ),
+    )
     body = [
         element("tr", *(element("td", cell, data_head=name) for cell, name in zip(row, heads, strict=True)))
         for row in rows
@@ -148,4 +188,4 @@ def notices(lines: Sequence[tuple[str, str]]) -> Html:
     if not lines:
         return Html("")
     items = [element("li", element("strong", f"⚠ {kind}"), " ", sentence) for kind, sentence in lines]
-    return element("ul", joined(items), class_="banner", role="alert")
+    return element("section", element("ul", joined(items)), class_="banner", aria_label="Needs attention")

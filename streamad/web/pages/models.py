@@ -25,20 +25,44 @@ class Versions:
     trainings: Mapping[str, str]
 
 
-def models(found: Sequence[Versions], *, may_act: bool, may_relearn: bool, why_not: str, said: str) -> list[Html]:
-    """Return the content: each model's versions with their decisions, and the forms if ``may_act``."""
+def models(
+    found: Sequence[Versions], *, may_act: bool, learns: bool, why_not: str, said: str, acted_on: str
+) -> list[Html]:
+    """Return the content: each model's versions with their decisions, and the forms if ``may_act``.
+
+    ``said`` is a code of what was just done about the model ``acted_on``; any other text is not shown.
+    """
     parts = [element("h1", "Models")]
-    if said:
-        parts.append(element("p", said, class_="said", role="status"))
+    if (done := _done(found, said, acted_on, learns=learns)) is not None:
+        parts.append(element("p", done, class_="said", role="status"))
     if not any(one.manifests for one in found):
         parts.append(element("p", "There is no model yet: streamad train makes one, or learning makes the first."))
     for one in found:
         parts += _model(one)
         if may_act:
-            parts += _forms(one, may_relearn=may_relearn)
+            parts += _forms(one, may_relearn=learns)
     if not may_act:
         parts.append(element("p", why_not, class_="soft"))
     return parts
+
+
+def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) -> str | None:
+    """Return what was done about a model, as the registry has it now; None if nothing was."""
+    current = next((one.current for one in found if one.name == acted_on), None)
+    if current is None:
+        return None
+    loaded = "running monitors load it within 2 s" if learns else "running monitors load it at their next start"
+    return {
+        "in_service": f"Model {acted_on} {current} is now in service; {loaded}.",
+        "declined": f"The version of {acted_on} is declined: the same marks make no other one.",
+        "asked": f"The training of {acted_on} is asked for; a running monitor takes it on.",
+    }.get(said)
+
+
+def overdue_text(newest: Manifest, schedule: str) -> str:
+    """Return that no training has made a version although the ``schedule`` came twice."""
+    made = f"its newest version, {newest.version}, was made on {newest.created_at:%Y-%m-%d %H:%M} UTC"
+    return f"{made}, and retraining is scheduled ({schedule}): the page Models says what became of the last training"
 
 
 def _model(one: Versions) -> list[Html]:
@@ -101,7 +125,10 @@ def _compared(manifest: Manifest) -> Html | None:
     against = "" if decision.champion is None else f" against {decision.champion}"
     heads = [f"{version} ({each})" for each, version in zip(who, _names(manifest, decision.champion), strict=True)]
     caption = f"{manifest.version}{against}: false alarms and injected faults found"
-    return element("details", element("summary", caption), rows_table(caption, ("", *heads), rows, "narrow"))
+    table = rows_table(caption, ("", *heads), rows, "narrow")
+    return element(
+        "details", element("summary", caption), table, data_fold=f"compared {manifest.name} {manifest.version}"
+    )
 
 
 def _names(manifest: Manifest, champion: str | None) -> tuple[str, ...]:
@@ -156,7 +183,7 @@ def _relearning(name: str) -> Html:
 def _form(summary: str, hidden: Mapping[str, str], *parts: Html) -> Html:
     fields = [element("input", name=name, value=value, type="hidden") for name, value in hidden.items()]
     form = element("form", *fields, *parts, method="post", action="/models/act")
-    return element("details", element("summary", summary), form)
+    return element("details", element("summary", summary), form, data_fold=summary)
 
 
 def _field(name: str, identity: str, label: str) -> Html:

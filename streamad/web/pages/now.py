@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
 from streamad.pictures.html import Html, element, joined
 from streamad.types import to_us
+from streamad.web.pages.alerts import alerts_link, alerts_table, p_text
+from streamad.web.pages.events import event_marks
 from streamad.web.pages.layout import (
     SIGNS,
     count,
@@ -17,17 +20,16 @@ from streamad.web.pages.layout import (
     link_to,
     notices,
     rows_table,
-    state_of,
-    stream_link,
     when,
 )
-from streamad.web.pages.span import span_of
+from streamad.web.pages.span import SKEW_US, span_of
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150
 _MOST_LANES = 200
 _NAME = 20
-_EVENT_MARKS = {"model_promoted": "new model", "drift": "drift", "plant_changed": "plant changed"}
+_OPEN = 0.02
+_SKIP = element("a", "Skip the lines: to the alerts", href="#alerts", class_="skip")
 
 
 def now(
@@ -38,16 +40,23 @@ def now(
     troubles: Sequence[tuple[str, str]],
     budget: str,
     still_open: Sequence[OpenSequence] = (),
+    now_us: int = 0,
     running: Sequence[Html] = (),
+    most: int = 30,
 ) -> list[Html]:
-    """Return the content: banner, budget, swimlanes, inbox, what runs, events."""
+    """Return the content: banner, budget, swimlanes, inbox of at most ``most`` alerts, what runs, events.
+
+    ``now_us`` is the page's own time: an open sequence that began after it and far after all others is not drawn.
+    """
     parts = [element("h1", "Now"), notices(troubles)]
     if not latest:
         parts.append(element("p", "No sequence has been judged yet. This page fills by itself as soon as one is."))
+        if lanes := swimlanes((), events, still_open, now_us):
+            parts += [element("h2", "Lines"), lanes, _legend()]
         return [*parts, *running]
     parts.append(element("p", budget, class_="budget"))
-    parts += [element("h2", "Lines"), swimlanes(latest, events, still_open), _legend()]
-    parts += [element("h2", "Alerts"), _inbox(inbox), *running]
+    parts += [element("h2", "Lines"), _SKIP, swimlanes(latest, events, still_open, now_us), _legend()]
+    parts += [element("h2", "Alerts", id="alerts", tabindex="-1"), *_inbox(inbox, most), *running]
     if events:
         parts += [element("h2", "Events"), _events(events[:12])]
     return parts
@@ -66,52 +75,67 @@ def budget_text(n_judged: int, n_alerts: int, rate: float, n_calibration: int | 
     return f"{text}, and chance gives {low} to {high}."
 
 
-def _inbox(alerts: Sequence[SeenSequence]) -> Html:
+def _inbox(alerts: Sequence[SeenSequence], most: int) -> list[Html]:
     if not alerts:
-        return element("p", "No alert yet.")
-    rows = [
-        (
-            when(one.end_us),
-            stream_link(one.stream),
-            link_to(one),
-            one.why or element("span", "reasons follow", class_="soft"),
-            _p(one.p_value),
-            state_of(one),
-        )
-        for one in alerts
-    ]
-    return rows_table(
-        "Alerts, those not judged first", ("ended (UTC)", "stream", "sequence", "why", "p", "state"), rows
-    )
+        return [element("p", "No alert yet.")]
+    parts = [alerts_table("Alerts, those not judged first", alerts)]
+    if len(alerts) >= most:
+        is_full = all(one.judgement in (None, "withdrawn") for one in alerts)
+        older = [alerts_link("older ones not judged", unjudged=True, before_us=alerts[-1].end_us)] if is_full else []
+        parts.append(element("p", *older, " ", alerts_link("all alerts", unjudged=False), class_="choice"))
+    return parts
 
 
-def _p(p_value: float | None) -> str:
-    return "" if p_value is None else f"{p_value:.2g}"
+class _Lines(NamedTuple):
+    """What the lines show from ``first_us`` to ``last_us``: sequences, and open ones with their starts in us."""
+
+    first_us: int
+    last_us: int
+    timed: list[SeenSequence]
+    begun: list[tuple[OpenSequence, int]]
+    n_before: int
+
+
+def _lines(sequences: Sequence[SeenSequence], still_open: Sequence[OpenSequence], now_us: int) -> _Lines | None:
+    """Return what is drawn; None if nothing has a time."""
+    timed = [one for one in sequences if one.end_us is not None and one.start_us is not None]
+    judged = {(one.stream, one.sequence, one.start_us) for one in timed}  # a status may be older than a verdict
+    starts = ((one, to_us(one.start_time)) for one in still_open)
+    begun = [(one, at) for one, at in starts if (one.stream, one.sequence, at) not in judged]
+    span = span_of(timed)
+    if span is None:
+        begun = [(one, at) for one, at in begun if at <= now_us + SKEW_US]
+        if not begun:
+            return None
+        first_us, last_us, n_before = min(at for _, at in begun), max(at for _, at in begun), 0
+    else:
+        first_us, last_us, n_before = span
+        until_us = max(last_us + max(1, last_us - first_us), now_us + SKEW_US)  # what begins later has a wrong clock
+        begun = [(one, at) for one, at in begun if at <= until_us]
+        timed = [one for one in timed if (one.end_us or 0) >= first_us]
+        last_us = max([last_us, *(at for _, at in begun)])
+    if begun:
+        last_us += max(1, round(_OPEN * (last_us - first_us)))  # so that one that has just begun is seen
+    return _Lines(first_us, last_us, timed, begun, n_before)
 
 
 def swimlanes(
-    sequences: Sequence[SeenSequence], events: Sequence[SeenEvent], still_open: Sequence[OpenSequence] = ()
+    sequences: Sequence[SeenSequence],
+    events: Sequence[SeenEvent],
+    still_open: Sequence[OpenSequence] = (),
+    now_us: int = 0,
 ) -> Html:
     """Return a lane for each stream and a bar for each sequence from its start to its end; events cross all lanes.
 
-    Open sequences reach to the right edge.
+    Open sequences reach to the right edge; ``now_us`` is the page's own time.
     """
-    timed = [one for one in sequences if one.end_us is not None and one.start_us is not None]
-    span = span_of(timed)
-    if span is None:
+    found = _lines(sequences, still_open, now_us)
+    if found is None:
         return Html("")
-    first, last, n_before = span
-    timed = [one for one in timed if (one.end_us or 0) >= first]
-    names = sorted({one.stream for one in timed})[:_MOST_LANES]
+    first, last, timed, begun, n_before = found
+    names = sorted({one.stream for one in timed} | {one.stream for one, _ in begun})[:_MOST_LANES]
     lanes = {name: number for number, name in enumerate(names)}
-    judged = {(one.stream, one.sequence) for one in timed}  # a status may be older than a verdict
-    begun = [
-        (one, to_us(one.start_time))
-        for one in still_open
-        if one.stream in lanes and (one.stream, one.sequence) not in judged
-    ]
-    begun = [(one, at) for one, at in begun if at <= last + max(1, last - first)]  # others have a wrong clock
-    last = max([last, *(at for _, at in begun)])
+    begun = [(one, at) for one, at in begun if one.stream in lanes]
     width_us = max(1, last - first)
     height = len(names) * _LANE + 22
 
@@ -124,10 +148,10 @@ def swimlanes(
         parts.append(f'<rect class="lane" x="{_LEFT}" y="{y + 2}" width="{_WIDTH - _LEFT - 8}" height="{_LANE - 4}"/>')
         shown = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
         parts.append(str(element("text", shown, class_="tick", x=f"{_LEFT - 8}", y=f"{y + 15}", text_anchor="end")))
-    for event in events:
-        if event.kind in _EVENT_MARKS and first <= event.created_us <= last:
-            at = x(event.created_us)
-            title = element("title", f"{_EVENT_MARKS[event.kind]}: {event.message}")
+    for event in event_marks(events):
+        if first <= event.at_us <= last:
+            at = x(event.at_us)
+            title = element("title", f"{event.word}: {event.said}")
             parts.append(
                 f'<g class="eventmark"><line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height - 22}"/>{title}</g>'
             )
@@ -191,4 +215,4 @@ def _events(events: Sequence[SeenEvent]) -> Html:
 def decision_row(one: SeenSequence) -> tuple[str, ...]:
     """Return the cells of a sequence in a listing."""
     score = "" if one.score is None or not math.isfinite(one.score) else f"{one.score:.4g}"
-    return (when(one.end_us), link_to(one), decision_of(one), score, _p(one.p_value), one.why or one.detail or "")
+    return (when(one.end_us), link_to(one), decision_of(one), score, p_text(one.p_value), one.why or one.detail or "")

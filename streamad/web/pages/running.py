@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from streamad.messages import OpenSequence, Running, WorkerStatus
+from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus
 from streamad.pictures.content import Course, NormalCourse
 from streamad.pictures.html import Html, element
 from streamad.settings.plant_yaml import WindowSettings
@@ -85,7 +85,8 @@ def _open(found: Sequence[OpenSequence], n_open: int) -> Html:
     heads = ("sequence", "stream", "began (UTC)", "samples so far")
     listed = rows_table("Open sequences, the newest first", heads, rows)
     more = f", {len(rows)} of them listed" if n_open > len(rows) else ""
-    return element("details", element("summary", f"{count(n_open, 'open sequence')}{more}"), listed)
+    summary = element("summary", f"{count(n_open, 'open sequence')}{more}")
+    return element("details", summary, listed, data_fold="open")
 
 
 def running_link(one: OpenSequence) -> Html:
@@ -100,6 +101,16 @@ class Usual:
     at: Course
     courses: tuple[NormalCourse, ...]
     note: str
+
+
+def model_of(message: Running, status: WorkerStatus) -> ModelRef | str:
+    """Return the version in service of the model that will judge an open sequence, or why it is not known."""
+    if message.model is None:
+        if len(status.models) == 1:
+            return status.models[0]
+        return "several models are in service, and no message of the sequence has said yet which of them will judge it"
+    named = next((each for each in status.models if each.name == message.model), None)
+    return f"the model {message.model}, which will judge it, is not in service yet" if named is None else named
 
 
 def clock_of(message: Running, window: WindowSettings, usual: tuple[float, float] | None) -> tuple[float, str] | str:
@@ -155,7 +166,8 @@ def running(
         course = values[number_].astype(np.float64)
         band = (usual.at, usual.courses[number_]) if isinstance(usual, Usual) else None
         head = element("h3", f"{name} ", element("small", unit))
-        table = element("details", element("summary", "Show as table"), _readings(name, unit, at, course))
+        readings = _readings(name, unit, at, course)
+        table = element("details", element("summary", "Show as table"), readings, data_fold=f"table {name}")
         picture = charts.unfinished(f"{name} {unit}".strip(), at, course, band)
         parts.append(element("figure", head, picture, table, class_="channel"))
     n_more = len(message.channels) - MOST_CHANNELS

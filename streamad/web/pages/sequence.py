@@ -14,8 +14,9 @@ from streamad.pictures.content import Panel, Picture
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers
 from streamad.pictures.facts import when as when_text
 from streamad.pictures.html import Html, element
+from streamad.settings.learning import LearningSettings
 from streamad.web import charts
-from streamad.web.pages.layout import JUDGED, Frame, link_to, rows_table, state_of, stream_link, when
+from streamad.web.pages.layout import JUDGED, link_to, rows_table, state_of, stream_link, when
 from streamad.web.store.view import SeenSequence
 
 _BUTTONS: Final = (
@@ -25,6 +26,17 @@ _BUTTONS: Final = (
     ("withdrawn", "Take back", "w", "as if nothing had been said"),
 )
 
+_SAID: Final = {
+    "sent": "It is written down, and counts once a running monitor has read it.",
+    "stored": "It is written down, and counts now.",
+}
+_REASONS: Final = (
+    "sensor",
+    "cleaning or maintenance",
+    "new recipe or product",
+    "start-up or stop",
+    "operator's action",
+)
 _CLOCKS: Final[dict[Clock, str]] = {"own": "each on its clock", "aligned": "phases aligned"}
 _MEANS: Final[dict[Clock, str]] = {
     "own": "The band is that of normal sequences at the same time since their start.",
@@ -33,7 +45,6 @@ _MEANS: Final[dict[Clock, str]] = {
 
 
 def sequence(
-    frame: Frame,
     one: SeenSequence,
     case: Case,
     normal: Normal,
@@ -41,12 +52,15 @@ def sequence(
     alike: Sequence[SeenSequence],
     neighbours: tuple[SeenSequence | None, SeenSequence | None],
     why_not_judged: str | None,
-    said: str | None,
+    said: str,
     clock: Clock | None,
+    learning: LearningSettings | None,
+    is_drawn: bool,
 ) -> list[Html]:
-    """Return the content. ``neighbours`` are the alerts before and after this one, ``said`` answers a form.
+    """Return the content. ``neighbours`` are the alerts before and after this one.
 
-    ``clock`` is that of the normal band; None: the one that the sequence is explained with.
+    ``said`` is the code of what became of a mark; any other text is not shown. ``clock`` is that of the normal band;
+    None: the one that the sequence is explained with. ``learning``: what marks do. ``is_drawn``: pictures can be made.
     """
     facts, attribution = case.facts, case.attribution
     picture = case.picture(normal, clock)
@@ -58,11 +72,11 @@ def sequence(
         element("p", score_line(facts)),
         element("p", when_text(facts), class_="soft"),
     ]
-    if said:
-        parts.append(element("p", said, class_="said", role="status"))
+    if said in _SAID:
+        parts.append(element("p", _SAID[said], class_="said", role="status"))
     query = "" if clock is None else f"?clock={clock}"
     parts.append(_steps(neighbours, query))
-    parts.append(_judging(frame, one, why_not_judged, query))
+    parts.append(_judging(one, why_not_judged, query, learning))
     if facts.detail:
         parts.append(element("p", facts.detail))
     if one.contradiction is not None:
@@ -78,7 +92,7 @@ def sequence(
     parts += _reasons(one, attribution)
     if alike:
         parts += [element("h2", "Earlier alerts with the same leading channel"), _alike(alike)]
-    parts.append(_exports(one))
+    parts.append(_exports(one, query, has_png=is_drawn and picture is not None))
     return parts
 
 
@@ -101,24 +115,52 @@ def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None], query: s
     return element("p", *links, class_="steps")
 
 
-def _judging(frame: Frame, one: SeenSequence, why_not: str | None, query: str) -> Html:
-    """Return the form of the marks, or why there is none."""
-    state = element("p", "Judgement: ", state_of(one), f' "{one.note}"' if one.note else "")
+def effect_of(judgement: str | None, learning: LearningSettings) -> str | None:
+    """Return in plain words what a mark does from now on; None without one."""
+    stay = "The threshold and the model in service stay as they are."
+    out = f"{stay} From the next training on it stays out of training, which marks keep at most "
+    out += f"{learning.feedback_share:.0%} of the sequences out of."
+    decides = (
+        "the promotion rule decides whether that version goes into service"
+        if learning.feedback_trust == "auto"
+        else "it goes into service only if a person puts it there"
+    )
+    return {
+        "false_alarm": f"{stay} The next training may make a second version that learns from this sequence; {decides}.",
+        "confirmed": f"{out} streamad models compare says if a new version would no longer alert on it.",
+        "veto": out,
+        "withdrawn": "The former judgement is taken back: the sequence counts as if nothing had been said about it.",
+    }.get(judgement or "")
+
+
+def _judging(one: SeenSequence, why_not: str | None, query: str, learning: LearningSettings | None) -> Html:
+    """Return the form of the marks, or why there is none, and what the mark on the sequence does."""
+    is_judged = one.judgement not in (None, "withdrawn")
+    said = [state_of(one) if is_judged else element("span", "none yet", class_="state new")]
+    if is_judged and one.note:
+        said.append(Html(str(element("q", one.note))))
+    state = element("p", "Judgement: ", said[0], " ", *said[1:])
+    effect = None if learning is None else effect_of(one.judgement, learning)
+    parts = [state] if effect is None else [state, element("p", effect, class_="effect")]
+    given = {"class_": "judging", "aria_label": "Judgement"} | ({"data_opened": one.id} if one.is_alert else {})
     if why_not is not None:
-        return element("section", state, element("p", why_not, class_="soft"), class_="judging", aria_label="Judgement")
+        return element("section", *parts, element("p", why_not, class_="soft"), **given)
     buttons = [
         element(
-            "button", f"{name} ({key.upper()})", name="judgement", value=kind, data_key=key, title=title, type="submit"
+            "button", name, " ", element("kbd", key.upper()), name="judgement", value=kind, data_key=key, title=title,
+            type="submit",
         )
         for kind, name, key, title in _BUTTONS
-        if (kind != "withdrawn" or one.judgement not in (None, "withdrawn")) and (kind != "false_alarm" or one.is_alert)
-    ]
-    note = element(
-        "label", "Reason ", Html('<input name="note" maxlength="2000" autocomplete="off" placeholder="optional">')
-    )
+        if (kind != "withdrawn" or is_judged) and (kind != "false_alarm" or one.is_alert)
+    ]  # fmt: skip
+    field = '<input name="{}" id="mark-{}" maxlength="{}" autocomplete="off" placeholder="optional"{}>'
+    reason = element("label", "Reason ", Html(field.format("reason", "reason", 120, ' list="reasons"')))
+    note = element("label", "Note ", Html(field.format("note", "note", 1_800, "")))
+    known = element("datalist", *(element("option", value=each) for each in _REASONS), id="reasons")
+    fields = element("div", reason, note, known, class_="fields")
     action = f"/s/{one.id}/mark{query}"
-    form = element("form", element("div", *buttons, class_="buttons"), note, method="post", action=action)
-    return element("section", state, form, class_="judging", aria_label="Judgement")
+    form = element("form", element("div", *buttons, class_="buttons"), fields, method="post", action=action)
+    return element("section", *parts, form, **given)
 
 
 def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
@@ -130,7 +172,8 @@ def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
         said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
         head = element("h3", f"{one.name} ", element("small", f"{one.unit}  {share}".strip()))
         words = element("p", "; ".join(said), class_="odd") if said else Html("")
-        table = element("details", element("summary", "Show as table"), _values(picture, one))
+        summary = element("summary", "Show as table")
+        table = element("details", summary, _values(picture, one), data_fold=f"table {one.name}")
         parts.append(element("figure", head, words, charts.panel(picture, one), table, class_="channel"))
     parts.append(
         element(
@@ -219,7 +262,8 @@ def _reasons(one: SeenSequence, attribution: Attribution | None) -> list[Html]:
     table = rows_table(
         "Terms of the score", ("term", "member", "value", "above so many of calibration"), terms, "narrow"
     )
-    parts.append(element("details", element("summary", f"All {len(terms)} terms of the score"), table))
+    summary = element("summary", f"All {len(terms)} terms of the score")
+    parts.append(element("details", summary, table, data_fold="terms"))
     if attribution.detail:
         parts.append(element("p", attribution.detail, class_="soft"))
     return parts
@@ -234,7 +278,10 @@ def _alike(alike: Sequence[SeenSequence]) -> Html:
     return rows_table("Earlier alerts alike", heads, rows)
 
 
-def _exports(one: SeenSequence) -> Html:
+def _exports(one: SeenSequence, query: str, *, has_png: bool) -> Html:
     links = [element("a", name, href=f"/s/{one.id}.{suffix}") for name, suffix in (("JSON", "json"), ("CSV", "csv"))]
+    if has_png:
+        links.append(element("a", "PNG", href=f"/s/{one.id}.png{query}"))
     compare = element("a", "compare with others", href=f"/compare?id={one.id}")
-    return element("p", "Take along: ", links[0], " ", links[1], " ", compare, class_="exports")
+    spaced = [each for link in links for each in (link, " ")]
+    return element("p", "Take along: ", *spaced, compare, class_="exports")

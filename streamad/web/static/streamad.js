@@ -16,23 +16,33 @@ async function renew() {
   const old = live();
   if (!fresh || !old) return;
   if (isTyping()) return later(2000);
-  const opened = [...old.querySelectorAll("details")].map((each) => each.open);
-  const scrolled = [...old.querySelectorAll(".wide")].map((each) => [each.scrollLeft, each.scrollTop]);
+  const opened = new Set([...old.querySelectorAll("details[open]")].map((each) => each.dataset.fold));
+  const boxes = ".wide, .chart";
+  const scrolled = [...old.querySelectorAll(boxes)].map((each) => [each.scrollLeft, each.scrollTop]);
+  const told = new Set(kinds(old));
   const focus = path(document.activeElement, old);
   const written = [...old.querySelectorAll("input:not([type=hidden])")].filter((each) => each.value !== each.defaultValue);
   const values = written.map((each) => [path(each, old), each.value]);
+  // What was read out once is not read out again: of the banner only what is new, and of an answer nothing.
+  for (const said of fresh.querySelectorAll(".said")) said.removeAttribute("role");
   old.replaceWith(fresh);
+  const news = kinds(fresh).filter((each) => !told.has(each));
+  if (news.length) document.getElementById("news").textContent = news.join(". ");
   for (const [where, value] of values) {
     const field = where && fresh.querySelector(where);
     if (field) field.value = value;
   }
-  fresh.querySelectorAll("details").forEach((each, i) => { each.open = opened[i] ?? false; });
-  fresh.querySelectorAll(".wide").forEach((each, i) => {
+  for (const each of fresh.querySelectorAll("details")) each.open = opened.has(each.dataset.fold);
+  fresh.querySelectorAll(boxes).forEach((each, i) => {
     if (scrolled[i]) [each.scrollLeft, each.scrollTop] = scrolled[i];
   });
   const again = focus && fresh.querySelector(focus);
   if (again) again.focus({ preventScroll: true });
   dress();
+}
+
+function kinds(page) {
+  return [...page.querySelectorAll(".banner strong")].map((each) => each.textContent);
 }
 
 function isTyping() {
@@ -100,13 +110,75 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("pagehide", stop);
 
-// Keys: those that buttons and links name in data-key.
+// What this browser keeps: whether keys of one letter act, and which alerts were opened.
+function kept(name, otherwise) {
+  try {
+    return JSON.parse(localStorage.getItem(`streamad.${name}`)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+function keep(name, value) {
+  try {
+    localStorage.setItem(`streamad.${name}`, JSON.stringify(value));
+  } catch { /* storage is full or forbidden: then it lasts as long as the page */ }
+}
+
+const MOST_SEEN = 2000;
+
+function seen() {
+  const known = kept("seen", []);
+  return Array.isArray(known) ? known : [];
+}
+
+function noteOpened() {
+  const opened = document.querySelector("[data-opened]")?.dataset.opened;
+  if (opened) keep("seen", [...seen().filter((each) => each !== opened), opened].slice(-MOST_SEEN));
+}
+
+function showSeen() {
+  const known = new Set(seen());
+  for (const state of document.querySelectorAll("[data-new]")) {
+    if (!known.has(state.dataset.new)) continue;
+    state.textContent = "seen";
+    state.classList.remove("new");
+  }
+}
+
+// Keys: those that buttons and links name in data-key; J and K walk through the alerts of a list.
+const keysSwitch = document.querySelector("#keys input");
+let hasKeys = kept("keys", true) !== false;
+
+function showKeys() {
+  document.documentElement.classList.toggle("no-keys", !hasKeys);
+  keysSwitch.checked = hasKeys;
+}
+
+keysSwitch.parentElement.hidden = false;
+keysSwitch.addEventListener("change", () => {
+  hasKeys = keysSwitch.checked;
+  keep("keys", hasKeys);
+  showKeys();
+});
+
+function walk(step) {
+  const links = [...document.querySelectorAll("[data-walk] a[href^='/s/']")];
+  if (!links.length) return false;
+  const at = links.indexOf(document.activeElement);
+  const next = at < 0 ? (step > 0 ? 0 : links.length - 1) : Math.min(Math.max(at + step, 0), links.length - 1);
+  links[next].focus();
+  return true;
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
-  const wanted = document.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
-  if (!wanted) return;
+  if (!hasKeys || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input:not([type=checkbox]), textarea, select")) return;
+  const key = event.key.toLowerCase();
+  const wanted = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (wanted) wanted.click();
+  else if (!((key === "j" || key === "k") && walk(key === "j" ? 1 : -1))) return;
   event.preventDefault();
-  wanted.click();
 });
 
 // The cursor over the small multiples: one line through all channels, moved by pointer or arrow keys.
@@ -127,6 +199,25 @@ function cursor(share) {
   }
 }
 
+// A box that is too narrow for its picture begins at what is odd, or at what is newest.
+function reveal() {
+  for (const box of document.querySelectorAll(".chart, .lanes-box")) {
+    const odd = box.querySelector(".panel .segment");
+    if (odd) box.scrollLeft = odd.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 3;
+    else if (box.querySelector(".lanes, .course-of-scores, .means-box")) box.scrollLeft = box.scrollWidth;
+  }
+}
+
+// Boxes that scroll can be reached with Tab, unless something in them can.
+function reach() {
+  for (const box of document.querySelectorAll(".chart")) {
+    if (box.scrollWidth > box.clientWidth && !box.querySelector("[tabindex], a")) box.setAttribute("tabindex", "0");
+    else box.removeAttribute("tabindex");
+  }
+}
+
+addEventListener("resize", reach);
+
 function dress() {
   for (const picture of document.querySelectorAll("svg.panel")) {
     picture.setAttribute("tabindex", "0");
@@ -143,8 +234,13 @@ function dress() {
       cursor(Number(picture.dataset.share));
     });
   }
+  reach();
+  showSeen();
   for (const time of document.querySelectorAll("time")) time.title = new Date(time.dateTime).toLocaleString();
 }
 
+noteOpened();
+showKeys();
 dress();
+reveal();
 listen();

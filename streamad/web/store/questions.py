@@ -155,10 +155,20 @@ class Questions(ABC):
         return self._select(f"change > ? AND {_SHOWN} ORDER BY change LIMIT ?", (after, limit))
 
     def inbox(
-        self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER, unjudged: bool = False
+        self,
+        limit: int,
+        *,
+        since_us: int = -NEVER,
+        until_us: int = NEVER,
+        before_us: int | None = None,
+        unjudged: bool = False,
     ) -> list[SeenSequence]:
-        """Return alerts, the newest first; ``unjudged``: only those without a mark that counts."""
+        """Return alerts, the newest first; ``unjudged``: only those without a mark that counts.
+
+        They ended from ``since_us`` to ``until_us``, and before ``before_us``.
+        """
         where = "rate IS NOT NULL AND end_us >= ? AND end_us <= ?"
+        until_us = until_us if before_us is None else min(until_us, before_us - 1)
         if unjudged:
             where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
         return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (since_us, until_us, limit))

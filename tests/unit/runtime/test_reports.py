@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 from streamad.errors import OutputError
+from streamad.judge.routing import Router
 from streamad.messages import ModelRef, Running, WorkerStatus, unpacked_curve
 from streamad.partition_progress import Progress
 from streamad.plant import Plant
 from streamad.runtime.reports import open_sequences as snapshots
 from streamad.runtime.reports.place import StatusFolder, file_name
 from streamad.runtime.reports.reporter import Reporter
+from streamad.settings.learning import RoutingSettings
 from streamad.testing import ListSource, ManualClock
 from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, from_us
 from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, settings_of, steps, until
@@ -156,6 +158,7 @@ async def opened(messages: Sequence[bytes]) -> list[snapshots.Open]:
     return found
 
 
+ONLY = Router("default", None)
 CHANNELS = tuple(ChannelSpec(name) for name in ("temp", "pressure", "flow"))
 
 
@@ -164,7 +167,7 @@ CHANNELS = tuple(ChannelSpec(name) for name in ("temp", "pressure", "flow"))
 async def test_long_sequences_are_thinned_evenly_and_the_last_sample_is_kept(n: int, chunk: int) -> None:
     times = list(range(n))
     (one,) = await opened([line("a", "x", times[at : at + chunk], float(at)) for at in range(0, n, chunk)])
-    message = snapshots.running(one, "w", CHANNELS, START_US)
+    message = snapshots.running(one, "w", CHANNELS, START_US, ONLY)
     assert message is not None
     assert len(message.seconds) == len(set(message.seconds)) == min(n, 64)
     assert (message.seconds[0], message.seconds[-1], message.n_samples) == (0.0, n - 1.0, n)
@@ -174,18 +177,35 @@ async def test_long_sequences_are_thinned_evenly_and_the_last_sample_is_kept(n: 
     np.testing.assert_array_equal(values[0], [second // chunk * chunk for second in message.seconds])
 
 
+@pytest.mark.parametrize(
+    ("unknown", "missing", "model"),
+    [("own", "default", "press.a"), ("default", "default", "press"), ("unscorable", "default", None)],
+)
+async def test_the_model_is_that_of_the_route_so_far(unknown: Any, missing: Any, model: str | None) -> None:
+    (one,) = await opened([line("a", "x", [0, 1])])
+    routing = RoutingSettings(field="recipe", values=("b",), unknown=unknown, missing=missing)
+    router = Router("press", routing)
+    bare = snapshots.running(one, "w", CHANNELS, START_US, router)
+    assert bare is not None
+    assert bare.model == "press"
+    one.sequence.routes = ((0, "a"),)
+    message = snapshots.running(one, "w", CHANNELS, START_US, router)
+    assert message is not None
+    assert message.model == model
+
+
 async def test_a_message_of_many_channels_is_at_most_100_kb() -> None:
     (one,) = await opened([line("a", "x", list(range(80)))])
     for run in one.sequence.runs:
         run.values = np.full((len(run), 1_000), 0.1, np.float32)
     wide = tuple(ChannelSpec(f"c{number}") for number in range(1_000))
-    message = snapshots.running(one, "w", wide, START_US)
+    message = snapshots.running(one, "w", wide, START_US, ONLY)
     assert message is not None
     assert len(msgspec.json.encode(message)) <= 100_000
     assert (message.seconds[0], message.seconds[-1]) == (0.0, 79.0)
     assert 8 <= len(message.seconds) < 64
     wider = tuple(ChannelSpec("n" * 200) for _ in range(1_000))
-    assert snapshots.running(one, "w", wider, START_US) is None
+    assert snapshots.running(one, "w", wider, START_US, ONLY) is None
 
 
 async def test_at_most_200_open_sequences_are_named() -> None:
@@ -203,7 +223,7 @@ async def test_looking_changes_nothing_of_the_assembler() -> None:
             (partition,) = run.pipeline.status.partitions.values()
             before = partition.intake.assembler.buffered_bytes
             for one in snapshots.open_sequences([partition]) if looks else ():
-                snapshots.running(one, "w", CHANNELS, START_US)
+                snapshots.running(one, "w", CHANNELS, START_US, ONLY)
                 one.message()
             assert partition.intake.assembler.buffered_bytes == before
             progress.append(partition.intake.progress(ended=False))

@@ -18,7 +18,16 @@ from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
 
 ID = f"{1:032x}"
-PAGES = ("/", "/streams", "/stream?name=reactor-1", "/calibration", "/models", f"/s/{ID}", f"/compare?id={ID}")
+PAGES = (
+    "/",
+    "/alerts",
+    "/streams",
+    "/stream?name=reactor-1",
+    "/calibration",
+    "/models",
+    f"/s/{ID}",
+    f"/compare?id={ID}",
+)
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 
 
@@ -201,7 +210,7 @@ def test_an_empty_view_says_so_on_every_page(tmp_path: Path) -> None:
     assert "There is no model yet" in client.get("/models").text
     answer = client.get(f"/s/{ID}")
     assert (answer.status_code, "No verdict with this id was read" in answer.text) == (404, True)
-    assert "Open a sequence and follow the link" in client.get("/compare").text
+    assert "Choose the first sequence here" in client.get("/compare").text
 
 
 def test_a_verdict_alone_says_what_is_missing(tmp_path: Path) -> None:
@@ -276,7 +285,7 @@ def test_a_mark_is_in_the_place_of_feedback_with_the_name_of_who_made_it(tmp_pat
     ]
     text = client.get(answer.headers["location"]).text
     assert "confirmed by kim" in text
-    assert "counts once a running monitor has read it" in text
+    assert "It is written down, and counts once a running monitor has read it." in text
     assert "1 confirmed" in client.get("/calibration").text
     client.post(f"/s/{ID}/mark", data={"judgement": "withdrawn"}, headers=SAME)
     assert "confirmed by kim" not in client.get(f"/s/{ID}").text
@@ -311,9 +320,62 @@ def test_a_viewer_cannot_judge_and_is_told_so(tmp_path: Path) -> None:
 def test_a_mark_that_cannot_be_says_why(path: str, data: dict[str, str], said: str, tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, messages())
     answer = page.browser().post(path, data=data, headers=SAME)
-    assert answer.status_code == 303
-    assert said.replace(" ", "%20") in answer.headers["location"]
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert f'href="{path.removesuffix("/mark")}"' in answer.text
     assert not (tmp_path / "feedback.jsonl").exists()
+
+
+@pytest.mark.parametrize("said", ["Pay+now", "sent+", "in_service", "%3Cb%3E"])
+def test_an_address_makes_the_page_say_nothing_of_its_own(said: str, tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages()).browser()
+    assert 'class="said"' not in client.get(f"/s/{ID}?said={said}").text
+    assert 'class="said"' in client.get(f"/s/{ID}?said=sent").text
+
+
+@pytest.mark.parametrize(
+    ("judgement", "learning", "says"),
+    [
+        ("false_alarm", {}, "may make a second version that learns from this sequence; it goes into service only if"),
+        (
+            "false_alarm",
+            {"feedback_trust": "auto"},
+            "the promotion rule decides whether that version goes into service",
+        ),
+        ("confirmed", {"feedback_share": 0.1}, "keep at most 10% of the sequences out of. streamad models compare"),
+        ("veto", {}, "From the next training on it stays out of training"),
+        ("withdrawn", {}, "the sequence counts as if nothing had been said about it"),
+    ],
+)
+def test_a_mark_says_what_it_does(judgement: str, learning: dict[str, Any], says: str, tmp_path: Path) -> None:
+    place = {"store": "inliers", "feedback": "file:feedback.jsonl"}
+    client = PageUnderTest(tmp_path, messages(), learning=place | learning).browser()
+    assert 'class="effect"' not in client.get(f"/s/{ID}").text
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": judgement}, headers=SAME)
+    text = client.get(answer.headers["location"]).text
+    effect = text.partition('class="effect"')[2].partition("</p>")[0]
+    assert says in effect
+    assert ("threshold" in effect) == (judgement != "withdrawn")
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "kept"),
+    [("sensor", "no. 3 was changed", "sensor: no. 3 was changed"), (" sensor ", "", "sensor"), ("", " x ", "x")],
+)
+def test_reason_and_note_are_one_text_of_the_mark(reason: str, note: str, kept: str, tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages()).browser()
+    client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "reason": reason, "note": note}, headers=SAME)
+    (mark,) = [json.loads(line) for line in (tmp_path / "feedback.jsonl").read_text().splitlines()]
+    assert mark["note"] == kept
+    assert kept in client.get(f"/s/{ID}").text
+
+
+def test_the_longest_reason_and_note_fit_one_mark(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages()).browser()
+    lengths = dict(re.findall(r'<input name="(reason|note)"[^>]* maxlength="(\d+)"', client.get(f"/s/{ID}").text))
+    fields = {name: "x" * int(length) for name, length in lengths.items()}
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", **fields}, headers=SAME)
+    assert (len(fields), answer.status_code) == (2, 303)
 
 
 def test_a_form_beyond_every_bound_is_refused(tmp_path: Path) -> None:
@@ -330,7 +392,7 @@ def test_without_learning_the_page_says_why_nobody_can_judge(tmp_path: Path) -> 
 def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, messages(), level=Level.ENGINEER)
     answer = page.browser().post("/models/act", data={"act": "promote", "version": "0001"}, headers=SAME)
-    assert "web.allow" in answer.headers["location"]
+    assert (answer.status_code, "web.allow is not models" in answer.text) == (422, True)
     other = PageUnderTest(tmp_path, level=Level.OPERATOR, web={"allow": "models"})
     assert other.browser().post("/models/act", data={"act": "promote"}, headers=SAME).status_code == 403
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -28,6 +28,7 @@ from tests.support.learning.stored import (
     sequence,
     train,
 )
+from tests.support.web.messages import verdict
 from tests.support.web.page import SAME, PageUnderTest
 
 PLUGINS = Path(__file__).parents[2] / "support" / "plugins"
@@ -56,15 +57,22 @@ def page_of(config: Path, level: Level = Level.ENGINEER) -> PageUnderTest:
 
 def shown(config: Path, level: Level = Level.ENGINEER) -> str:
     """Return the text of the page, without its tags."""
-    text = page_of(config, level).browser().get("/models").text
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+    return _text(page_of(config, level).browser().get("/models").text)
+
+
+def _text(page: str) -> str:
+    """Return the text of a page, without its tags."""
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
 
 
 def said(config: Path, **form: str) -> str:
     """Return what the page answers to a form."""
-    answer = page_of(config).browser().post("/models/act", data={"model": "default", **form}, headers=SAME)
+    client = page_of(config).browser()
+    answer = client.post("/models/act", data={"model": "default", **form}, headers=SAME)
+    if answer.status_code == 422:
+        return _text(answer.text.partition("<main")[2])
     assert answer.status_code == 303
-    return unquote(answer.headers["location"].partition("said=")[2])
+    return _text(client.get(answer.headers["location"]).text.partition('class="said"')[2].partition("</p>")[0])
 
 
 def in_service(config: Path) -> str | None:
@@ -160,12 +168,33 @@ def test_who_may_not_act_sees_no_form_and_why(config: Path, allow: str, level: L
     assert why in text
 
 
+@pytest.mark.parametrize(
+    ("schedule", "days", "is_old"),
+    [
+        ("0 3 * * *", 1.9, False),
+        ("0 3 * * *", 2.1, True),
+        ("0 3 * * 1", 13.9, False),
+        ("0 3 * * 1", 14.1, True),
+        (None, 99, False),
+    ],
+)
+def test_a_model_older_than_its_schedule_is_in_the_banner(
+    config: Path, schedule: str | None, days: float, is_old: bool
+) -> None:
+    _written(config.parent, learning={**LEARNING, "schedule": schedule})
+    made = registry_at(config).manifest("default", "0002").created_at
+    judged = msgspec.structs.replace(verdict(1), created_at=made + timedelta(days=days))
+    text = PageUnderTest(config.parent, [judged], plant=load_plant(config)).browser().get("/").text
+    assert ("model default is older than its schedule" in text) == is_old
+    assert ("its newest version, 0002, was made on" in text) == is_old
+
+
 # --- what forms do ---
 
 
 def test_rolling_back_does_what_the_command_does(config: Path) -> None:
     told = said(config, act="rollback", version="0002", to="0001", typed=" 0001 ")
-    assert told.startswith("model default 0001 is now in service (before: 0002)")
+    assert "Model default 0001 is now in service; running monitors load it within 2 s." in told
     assert in_service(config) == "0001"
     message = json.loads((config.parent / "control.jsonl").read_text().splitlines()[-1])
     assert (message["model"], message["version"]) == ("default", "0001")
@@ -204,7 +233,7 @@ def test_who_rolls_a_version_with_marks_back_has_declined_it(config: Path) -> No
 )
 def test_a_form_that_must_not_act_changes_nothing(config: Path, form: dict[str, str], why: str) -> None:
     told = said(config, **form)
-    assert told.startswith("nothing was changed: ")
+    assert "Nothing was changed" in told
     assert why in told
     assert in_service(config) == "0002"
     assert not posted_requests(registry_at(config), "default")
@@ -218,6 +247,25 @@ def test_relearning_asks_running_monitors_as_the_command_does(config: Path) -> N
     (request,) = posted_requests(registry_at(config), "default").values()
     assert (request.reason, request.since_us) == ("relearn", START_US)
     assert f"Asked for: relearn from {since[:10]}" in shown(config)
+    assert request.detail == "asked for on the page by kim"
+
+
+def test_the_log_names_who_acted_and_on_what(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(config, act="rollback", version="0002", to="0001", typed="0001")
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "acted on a model" in each]
+    for part in ("kim", "rollback", "default", "0002", "0001"):
+        assert part in line
+    said(config, act="rollback", version="0002", to="0001", typed="no")
+    assert "acted on a model" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "query", ["said=Pay+now&model=default", "said=in_service&model=other", "said=in_service", "said=sent&model=default"]
+)
+def test_an_address_says_only_what_is_so(config: Path, query: str) -> None:
+    text = page_of(config).browser().get(f"/models?{query}").text
+    assert 'class="said"' not in text
+    assert "Pay now" not in text
 
 
 @pytest.mark.parametrize("act", ["promote", "rollback", "relearn", "decline"])

@@ -97,7 +97,7 @@ def test_a_mark_and_the_way_to_the_next_alert_keep_the_clock(config: Path) -> No
     action = re.search(r'action="([^"]*/mark[^"]*)"', text)
     assert action is not None
     answer = client.post(action[1], data={"judgement": "confirmed"}, headers=SAME)
-    assert answer.headers["location"].startswith(f"/s/{ID}?clock=aligned&said=confirmed")
+    assert answer.headers["location"].startswith(f"/s/{ID}?clock=aligned&said=sent")
 
 
 def test_without_a_band_there_is_nothing_to_choose(config: Path) -> None:
@@ -165,3 +165,30 @@ def test_a_version_is_read_once_whatever_rates_the_alerts_bear(config: Path, mon
     assert tails == {"empirical", "extrapolated"}
     assert normals.of_model(model, 0.5).calibration is normals.of_model(model, 0.6).calibration
     assert read == ["0001"]
+
+
+# --- the picture to take along ---
+
+
+def test_the_picture_is_a_link_and_a_png_on_the_chosen_clock(config: Path) -> None:
+    pytest.importorskip("matplotlib")
+    client = page_of(config, messages())
+    assert f'href="/s/{ID}.png?clock=own"' in client.get(f"/s/{ID}?clock=own").text
+    found = {clock: client.get(f"/s/{ID}.png?clock={clock}") for clock in ("own", "aligned")}
+    for answer in found.values():
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png")
+        assert answer.content.startswith(b"\x89PNG")
+        assert f'filename="{ID[:12]}.png"' in answer.headers["content-disposition"]
+    assert found["own"].content != found["aligned"].content
+
+
+def test_without_matplotlib_or_a_window_there_is_no_picture(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, alert, attribution, window = messages()
+    client = page_of(config, [judged, alert, attribution])
+    assert f"{ID}.png" not in client.get(f"/s/{ID}").text
+    assert client.get(f"/s/{ID}.png").status_code == 404
+    monkeypatch.setattr("streamad.pictures.drawing.find_spec", lambda name: None)
+    client = page_of(config, [window])
+    assert 'class="course"' in client.get(f"/s/{ID}").text
+    assert f"{ID}.png" not in client.get(f"/s/{ID}").text
+    assert client.get(f"/s/{ID}.png").status_code == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from streamad.messages import Message, OpenSequence, Running, WorkerStatus
+from streamad.messages import Event, Message, ModelRef, OpenSequence, Running, WorkerStatus
 from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
 from streamad.web.accepting import accepted_status
 from streamad.web.app import Changes
-from streamad.web.pages.running import clock_of
+from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
 from tests.support.web.messages import MODEL, T, verdict
@@ -477,8 +478,30 @@ def test_now_shows_workers_and_what_they_have_open(tmp_path: Path, judged: bool)
     for part in ("Running", "line-1", "● running", "7 records", "2 attributions", "1 open sequence", "B-77"):
         assert part in text
     assert "silent" not in text
-    assert ('class="bar open"' in text) is judged
+    assert 'class="bar open"' in text
     assert f'data-status="{page.workers.number}"' in text
+
+
+OPEN_ONES = {
+    "on a stream without a verdict": ("mixer-9", "B-1", timedelta(minutes=7), True),
+    "under a name that was judged before": ("reactor-0", "B-0", timedelta(minutes=7), True),
+    "after a long pause": ("reactor-0", "B-77", timedelta(days=3), True),
+    "the one that was judged": ("reactor-1", "B-1", timedelta(seconds=10), False),
+    "by a clock that is ahead": ("reactor-0", "B-77", timedelta(days=3_000), False),
+}
+
+
+@pytest.mark.parametrize("case", OPEN_ONES)
+def test_the_lines_show_what_runs(case: str, tmp_path: Path) -> None:
+    stream, sequence, since, is_drawn = OPEN_ONES[case]
+    page = page_with(tmp_path)
+    one = OpenSequence(stream=stream, sequence=sequence, start_time=T + since, n_samples=3)
+    page.workers.take(status_of(open_=[one], created_at=now_of(page)))
+    text = page.browser().get("/").text
+    assert (f"{stream} {sequence}: running" in text) is is_drawn
+    if is_drawn:
+        width = float(re.findall(r'class="bar open"[^>]* width="([0-9.]+)"', text)[0])
+        assert width > 5
 
 
 def test_a_silent_worker_is_in_the_banner(tmp_path: Path) -> None:
@@ -514,6 +537,15 @@ def test_new_dead_letters_are_in_the_banner_and_old_ones_are_not(tmp_path: Path)
     assert "1,008 so far, more within the last hour" in page.browser().get("/").text
 
 
+@pytest.mark.parametrize("kind", ["too_many_streams", "plant_changed", "broker_silent", "feedback_unreadable"])
+def test_an_event_of_a_serious_kind_is_in_the_banner(kind: str, tmp_path: Path) -> None:
+    event = Event(kind=kind, message="it happened", created_at=T)
+    text = PageUnderTest(tmp_path, [verdict(1), event]).browser().get("/").text
+    banner = text.partition('aria-label="Needs attention"')[2].partition("</section>")[0]
+    assert f"⚠ {kind.replace('_', ' ')}" in banner
+    assert "it happened" in banner
+
+
 def test_many_unscorable_sequences_are_in_the_banner(tmp_path: Path) -> None:
     odd = [verdict(i, "unscorable" if i % 4 == 0 else "normal") for i in range(100, 140)]
     assert "10 of the last 40 sequences could not be judged" in PageUnderTest(tmp_path, odd).browser().get("/").text
@@ -531,6 +563,25 @@ def test_the_readings_so_far_are_drawn(tmp_path: Path) -> None:
                  "No normal band: there is no model yet", "3 of 400 samples are drawn"):  # fmt: skip
         assert part in text
     assert "nan" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("named", "models", "expected"),
+    [
+        ("press.a", ("press.a", "press.b"), ModelRef("press.a", "0002")),
+        ("press.b", ("press.a", "press.b"), ModelRef("press.b", "0002")),
+        ("press.c", ("press.a", "press.b"), "the model press.c, which will judge it, is not in service yet"),
+        (None, ("press.a",), ModelRef("press.a", "0002")),  # a worker of an earlier release
+        (None, ("press.a", "press.b"), "several models are in service, and no message of the sequence has said yet"),
+    ],
+)
+def test_the_band_is_that_of_the_model_that_will_judge(
+    named: str | None, models: tuple[str, ...], expected: ModelRef | str
+) -> None:
+    one = opened()
+    status = status_of(open_=[one], models=[ModelRef(name, "0002") for name in models])
+    found = model_of(curve_of(one, [[1.0, 2.0, 3.0]], model=named), status)
+    assert found == expected or str(found).startswith(str(expected))
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from streamad.commands.shared.stored import learning_of
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
@@ -31,13 +33,16 @@ def relearn_request(plant: Plant, since: str, what: str = "--since") -> Training
     return TrainingRequest(reason="relearn", requested_us=now_us, since_us=since_us, detail=detail)
 
 
-def relearn_by_monitor(plant: Plant, name: str, since: str) -> str:
+def relearn_by_monitor(plant: Plant, name: str, since: str, *, by: str | None = None) -> str:
     """Ask the running monitors of the model ``name`` to relearn; return what happens next, for people.
 
+    ``by``: who asks on the page, noted with the request; None: a command.
     Raises UsageError without a section learning or for a text that is no time, RegistryError, OutputError.
     """
     learning_of(plant)
     request = relearn_request(plant, since, "since")
+    if by is not None:
+        request = msgspec.structs.replace(request, detail=f"asked for on the page by {by}")
     post_request(registry_of(plant), name, request)
     return f"model {name}: asked for {request_text(request)}; a running monitor takes it on"
 

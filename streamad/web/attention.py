@@ -7,14 +7,24 @@ shown with a remark.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 
+from cronsim import CronSim
+
+from streamad.errors import StreamadError
+from streamad.learn.parts import registry_of
 from streamad.plant import Plant
+from streamad.types import to_us
 from streamad.web.pages.layout import count
+from streamad.web.pages.models import overdue_text
 from streamad.web.pages.span import SKEW_US, duration, remarked, remarked_event, span_of
 from streamad.web.store.view import SeenEvent, SeenSequence, View
 from streamad.web.workers import Workers
 
-_LANES, _INBOX, _EVENTS = 1_200, 30, 60
+LANES, INBOX = 1_200, 30
+"""Most sequences in the lines of Now, and most alerts in its list."""
+_EVENTS = 60
 _FROM_FUTURE = 5
 _COUNTED = 100
 _SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "too_many_streams"}
@@ -37,6 +47,7 @@ class Attention:
 
     def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]], workers: Workers) -> None:
         self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
+        self._registry = registry_of(plant)
 
     def latest(self, now_us: int) -> list[SeenSequence]:
         """Return the sequences that the lines show, the newest first.
@@ -45,12 +56,12 @@ class Attention:
         2099 must not move the span, and a page whose own clock is behind must not be empty.
         """
         until_us = now_us + SKEW_US
-        usual = self._view.latest(_LANES, until_us=until_us)
+        usual = self._view.latest(LANES, until_us=until_us)
         if (span := span_of(usual)) is None:
-            return self._view.latest(_LANES)
+            return self._view.latest(LANES)
         near_us = span.last_us + (span.last_us - span.first_us)
-        later = self._view.between(until_us + 1, near_us, _LANES) if near_us > until_us else []
-        return [*later, *usual][:_LANES]
+        later = self._view.between(until_us + 1, near_us, LANES) if near_us > until_us else []
+        return [*later, *usual][:LANES]
 
     def inbox(self, now_us: int) -> list[SeenSequence]:
         """Return alerts that nobody has judged, the newest first, then judged ones; few from the future."""
@@ -59,9 +70,9 @@ class Attention:
         for unjudged in (True, False):
             for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, unjudged=unjudged):
                 found.setdefault(one.id, one)
-            for one in self._view.inbox(_INBOX, until_us=until_us, unjudged=unjudged):
+            for one in self._view.inbox(INBOX, until_us=until_us, unjudged=unjudged):
                 found.setdefault(one.id, one)
-        return [remarked(one, now_us) for one in list(found.values())[:_INBOX]]
+        return [remarked(one, now_us) for one in list(found.values())[:INBOX]]
 
     def events(self, now_us: int, since_us: int) -> list[SeenEvent]:
         """Return events, few from the future, the newest first."""
@@ -88,7 +99,31 @@ class Attention:
                     f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
                 )
             )
-        return [*lines, *self._contradictions(), *self._clocks(now_us), *self._serious(now_us)]
+        lines += [*self._contradictions(), *self._overdue(latest)]
+        return [*lines, *self._clocks(now_us), *self._serious(now_us)]
+
+    def _overdue(self, latest: Sequence[SeenSequence]) -> list[tuple[str, str]]:
+        """Return a line for each model that no training has renewed while its schedule came twice.
+
+        Only while sequences are judged: where no monitor runs, none can train.
+        """
+        learning = self._plant.settings.learning
+        if learning is None or learning.schedule is None:
+            return []
+        judged_us: dict[str, int] = {}
+        for one in latest:
+            if one.model is not None and one.created_us is not None:
+                judged_us[one.model] = max(one.created_us, judged_us.get(one.model, 0))
+        lines = []
+        for name, at_us in sorted(judged_us.items()):
+            with suppress(StreamadError):
+                if not (versions := self._registry.versions(name)):
+                    continue
+                newest = self._registry.manifest(name, versions[-1])
+                due = list(islice(CronSim(learning.schedule, newest.created_at), 2))
+                if len(due) == 2 and to_us(newest.created_at) + 2 * to_us(due[1]) - 2 * to_us(due[0]) < at_us:
+                    lines.append((f"model {name} is older than its schedule", overdue_text(newest, learning.schedule)))
+        return lines
 
     def _serious(self, now_us: int) -> list[tuple[str, str]]:
         """Return a line for each kind of serious event of the last day before the newest one that is not over."""

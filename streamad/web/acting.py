@@ -1,0 +1,94 @@
+"""What people do on the page: judge a sequence, and change which version of a model is in service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
+
+from streamad.commands.shared.marks.marking import MarkWriter
+from streamad.commands.shared.stored import one_model
+from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
+from streamad.commands.shared.versions.training import relearn_by_monitor
+from streamad.errors import StreamadError, UsageError
+from streamad.learn.parts import registry_of
+from streamad.learn.store.records import MarkKind
+from streamad.plant import Plant
+from streamad.telemetry.logs import get_status_logger
+from streamad.web.access import Person
+from streamad.web.store.view import View
+
+_JUDGEMENTS: Final = {"false_alarm", "confirmed", "veto", "withdrawn"}
+MarkOutcome: TypeAlias = Literal["sent", "stored"]
+"""sent: the mark counts once a running monitor has read it. stored: it counts now."""
+
+
+class Acted(NamedTuple):
+    """What was done about a model: a code that the page has a sentence for, and the model's name."""
+
+    code: Literal["in_service", "declined", "asked"]
+    model: str
+
+
+def joined_note(reason: str, note: str) -> str:
+    """Return reason and note as a mark holds them, in one text."""
+    return ": ".join(filter(None, (reason.strip(), note.strip())))
+
+
+class Acting:
+    """Does what forms ask for, in the name of the person who sent them."""
+
+    def __init__(self, plant: Plant, view: View) -> None:
+        self._plant, self._view = plant, view
+        self._registry = registry_of(plant)
+
+    def mark(self, person: Person, name: str, judgement: str, note: str) -> MarkOutcome:
+        """Write a mark to the place of feedback, and show it at once. Raises StreamadError: nothing was written."""
+        if judgement not in _JUDGEMENTS:
+            raise UsageError("choose one of the buttons")
+        if self._view.sequence(name) is None:
+            raise UsageError("no verdict with this id was read")
+        marking = MarkWriter(self._plant, None, by=person.name)
+        feedback = marking.message(name, cast("MarkKind", judgement), note)
+        (marked,) = marking.write([feedback])
+        with suppress(StreamadError):  # else it is shown once it is read
+            self._view.put([marked.feedback])
+        return "sent" if marked.is_sent else "stored"
+
+    def act(self, person: Person, form: Mapping[str, str]) -> Acted:
+        """Do what a form of the page Models asks for, as the commands do, and log who did it.
+
+        The name of what changes must have been typed. Raises StreamadError: nothing was changed.
+        """
+        if self._plant.settings.web.allow != "models":
+            raise UsageError("web.allow is not models")
+        what = form.get("act", "")
+        name = one_model(self._plant, form.get("model", ""))
+        code = self._acted(person, name, what, form)
+        names = ("version", "to", "since")
+        given = {key: value for key in names if (value := form.get(key, "").strip())}
+        get_status_logger().info("acted on a model from the page", by=person.name, act=what, model=name, **given)
+        return Acted(code, name)
+
+    def _acted(
+        self, person: Person, name: str, what: str, form: Mapping[str, str]
+    ) -> Literal["in_service", "declined", "asked"]:
+        plant = self._plant
+        version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
+        if what == "decline":
+            decline(plant, name, version)
+            return "declined"
+        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
+        if not confirmed:
+            raise UsageError("choose one of the buttons")
+        if form.get("typed", "").strip() != confirmed:
+            raise UsageError(f"type {confirmed} to confirm")
+        if what == "relearn":
+            relearn_by_monitor(plant, name, form.get("since", "").strip(), by=person.name)
+            return "asked"
+        if what == "rollback":
+            roll_back(plant, name, version, to)
+            return "in_service"
+        before = form.get("before", self._registry.current_or_none(name)) or None
+        put_into_service(plant, name, version, before, repairs=True)
+        return "in_service"

@@ -1,0 +1,215 @@
+"""Pictures of a stream for the page: its scores, and each channel's mean and spread, sequence by sequence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from itertools import groupby
+from urllib.parse import quote
+
+import numpy as np
+
+from streamad.pictures.html import Html, element
+from streamad.pictures.ticks import labels_of, round_ticks
+from streamad.types import from_us
+from streamad.web.charts import LEFT, RIGHT, WIDTH, svg
+from streamad.web.pages.events import EventMark
+from streamad.web.pages.layout import JUDGED, count
+from streamad.web.store.view import SeenSequence
+
+JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}
+"""The sign of each judgement that counts."""
+_HEIGHT, _TOP, _BOTTOM = 250, 50, 42
+_MOST_TIMES, _MOST_TICKS = 6, 7
+_LETTER = 6.7  # the width of one
+_SHORT_US = 600_000_000
+_LARGEST_POWER = 300
+_LARGEST = 10.0**_LARGEST_POWER
+
+
+def _log10(value: float) -> float:
+    """Return the logarithm of a positive value, within what a picture's arithmetic can take."""
+    return math.log10(min(max(value, 1 / _LARGEST), _LARGEST))
+
+
+class _Scale:
+    """Places of sequences in their order, and of scores on a logarithmic axis."""
+
+    def __init__(self, scored: Sequence[SeenSequence], known: Sequence[float]) -> None:
+        ends = [_log10(one.score or 1.0) for one in scored] + [_log10(v) for v in known if 0 < v < math.inf]
+        low, high = min(ends), max(ends)
+        pad = 0.08 * (high - low) or 0.5
+        self.low, self.high = low - pad, high + pad
+        self.step = (WIDTH - LEFT - RIGHT) / len(scored)
+
+    def left(self, number: int) -> float:
+        return LEFT + number * self.step
+
+    def middle(self, number: int) -> float:
+        return self.left(number) + self.step / 2
+
+    def y(self, value: float) -> float:
+        share = (_log10(value) - self.low) / (self.high - self.low)
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
+
+    def ticks(self) -> list[float]:
+        """Return round scores on the axis: powers of ten, the steps between them if they are few."""
+        low, high = max(self.low, -_LARGEST_POWER), min(self.high, _LARGEST_POWER)
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        for factors in ((1, 2, 5), (1,)):
+            found = [f * 10.0**power for power in powers for f in factors if low <= power + math.log10(f) <= high]
+            if 2 <= len(found) <= _MOST_TICKS:
+                return found
+        if len(found) > _MOST_TICKS:
+            return found[:: -(-len(found) // _MOST_TICKS)]
+        return [one for one in round_ticks(10.0**low, 10.0**high, 4) if one > 0]
+
+
+def course_of_scores(
+    rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float], events: Sequence[EventMark] = ()
+) -> Html:
+    """Return the scores of sequences in their order, on a logarithmic axis, with each version's threshold.
+
+    Versions are strips of the background, ``events`` vertical lines; below are the times at which sequences ended.
+    Sequences are evenly far apart, whatever the pauses between them. An event stands before the first sequence that was
+    judged after it.
+    """
+    scored = [one for one in rows if one.score is not None and 0 < one.score < math.inf]
+    if not scored:
+        return element("p", "None of them has a score.")
+    known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
+    scale = _Scale(scored, known)
+    parts = _strips(scored, scale)
+    for tick in scale.ticks():
+        at = scale.y(tick)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    parts += _event_lines(scored, scale, events)
+    for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
+        if 0 < limit < math.inf:
+            at, left = scale.y(limit), scale.left(number)
+            right = left + scale.step
+            parts.append(f'<line class="axis limit" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(_dot(one, scale.middle(number), scale.y(one.score or 1.0)))
+    parts += _times(scored, scale)
+    label = f"Scores of {count(len(scored), 'sequence')}"
+    return svg(parts, _HEIGHT, label, css="course-of-scores", role="group")
+
+
+def _strips(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
+    """Return the background: a strip and a name for each version that judged, one after the other."""
+    parts: list[str] = []
+    first = number = 0
+    models = {one.model for one in scored}
+    for strip, (key, group) in enumerate(groupby(scored, key=lambda one: (one.model, one.version))):
+        first, number = number, number + len(list(group))
+        left, width = scale.left(first), (number - first) * scale.step
+        name = " ".join(filter(None, key if len(models) > 1 else key[1:])) or "no model"
+        fits = max(1, int(width / _LETTER))
+        shown = name if len(name) <= fits else f"{name[: fits - 1]}…"
+        box = f'x="{left:.1f}" y="4" width="{width:.1f}" height="{_HEIGHT - _BOTTOM - 4}"'
+        title = element("title", f"model {' '.join(filter(None, key))}" if any(key) else "no model")
+        words = element("text", shown, class_="tick", x=f"{left + 3:.1f}", y="16")
+        parts.append(f'<g><rect class="strip strip{strip % 2}" {box}/>{words}{title}</g>')
+    return parts
+
+
+def _event_lines(scored: Sequence[SeenSequence], scale: _Scale, events: Sequence[EventMark]) -> list[str]:
+    """Return a vertical line for each place with events, with their words if there is room."""
+    judged_us = [one.created_us or one.end_us or 0 for one in scored]
+    places: dict[int, list[EventMark]] = {}
+    for event in sorted(events, key=lambda one: one.at_us):
+        n_before = sum(at <= event.at_us for at in judged_us)
+        if n_before:
+            places.setdefault(n_before, []).append(event)
+    parts: list[str] = []
+    free = 0.0
+    for n_before, found in sorted(places.items()):
+        x = scale.left(n_before)
+        words = ", ".join(dict.fromkeys(one.word for one in found))
+        title = element("title", "; ".join(f"{one.word}: {one.said}" for one in found))
+        line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="22" y2="{_HEIGHT - _BOTTOM}"/>'
+        width = len(words) * _LETTER
+        is_left = x + width > WIDTH - RIGHT
+        begin = x - width - 3 if is_left else x + 3
+        text = ""
+        if begin >= free:
+            free = begin + width + 6
+            anchor = "end" if is_left else "start"
+            text = str(element("text", words, class_="tick", x=f"{x - 3 if is_left else x + 3:.1f}", y="31",
+                               text_anchor=anchor))  # fmt: skip
+        parts.append(f'<g class="eventmark">{line}{text}{title}</g>')
+    return parts
+
+
+def _dot(one: SeenSequence, x: float, y: float) -> str:
+    """Return the mark of one sequence, with the sign of what a person has said of it above."""
+    judged = JUDGED_SIGNS.get(one.judgement or "")
+    said = f"{one.sequence}: score {one.score:.4g}"
+    if judged is not None:
+        said += f", {JUDGED[one.judgement or '']}" + (f" by {one.judged_by}" if one.judged_by else "")
+    shape = (
+        f'<path class="odd" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
+        if one.is_alert
+        else f'<circle class="plain" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+    )
+    if judged is not None:
+        line = f'<line class="judged" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{y - 8:.1f}"/>'
+        shape += f'{line}<text class="tick" x="{x:.1f}" y="{_TOP - 6}" text-anchor="middle">{judged}</text>'
+    return f'<a href="/s/{quote(one.id)}">{element("title", said)}{shape}</a>'
+
+
+def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
+    """Return the axis below: when some of the sequences ended, UTC, the date where it changes."""
+    numbers = sorted({round(each) for each in np.linspace(0, len(scored) - 1, _MOST_TIMES).tolist()})
+    ends = [one.end_us or 0 for one in scored]
+    form = "%H:%M:%S" if max(ends) - min(ends) < _SHORT_US else "%H:%M"
+    parts = [f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM}"/>']
+    day: date | None = None
+    for number in numbers:
+        at, x = from_us(ends[number]), scale.middle(number)
+        lines = [f"{at:{form}}", *([f"{at:%Y-%m-%d}"] if at.date() != day else [])]
+        day = at.date()
+        anchor = "end" if x > WIDTH - 36 else "middle"
+        parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 37}"/>')
+        for row, line in enumerate(lines):
+            y = _HEIGHT - 24 + 15 * row
+            parts.append(f'<text class="tick time" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{line}</text>')
+    return parts
+
+
+def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Html:
+    """Return mean and spread of one channel in sequences, in their order; alerts are marked."""
+    height = 96
+    drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
+    low, high = min(each[1] for each in drawn), max(each[3] for each in drawn)
+    pad = 0.08 * (high - low) or abs(low) * 0.05 or 1.0
+    low, high = low - pad, high + pad
+
+    def y(value: float) -> float:
+        return height - 8 - (height - 16) * (value - low) / (high - low)
+
+    parts: list[str] = []
+    ticks = round_ticks(low, high, 3)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+    step = (WIDTH - LEFT - RIGHT) / len(drawn)
+    at = [LEFT + (number + 0.5) * step for number in range(len(drawn))]
+    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
+    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in zip(at, drawn, strict=True))
+    parts += [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
+    for x, (one, _, mean, _) in zip(at, drawn, strict=True):
+        if one.is_alert:
+            title = element("title", f"{one.sequence}: mean {mean:.4g}")
+            shape = f'<path class="odd" d="M{x:.1f},{y(mean) - 6:.1f} l-5,9 h10 z"/>'
+            parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
+    said = f"{name} {unit}".strip()
+    return svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
+
+
+def _within(mean: float, spread: float) -> tuple[float, float, float]:
+    """Return mean - spread, mean and mean + spread, cut where a picture's arithmetic would overflow."""
+    mean, spread = (min(max(value, -_LARGEST), _LARGEST) for value in (mean, spread))
+    return mean - abs(spread), mean, mean + abs(spread)

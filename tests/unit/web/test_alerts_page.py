@@ -1,0 +1,80 @@
+"""Alerts on the page Now and on the page of all of them: what each row says, and the way to older ones."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamad.messages import Alert, Feedback
+from tests.support.web.messages import T, messages_of
+from tests.support.web.page import PageUnderTest
+
+
+def alerts(n: int, judged: int = 0) -> list[Any]:
+    """Return ``n`` alerts, a minute apart; the first ``judged`` are confirmed."""
+    marks = [Feedback(alert_id=f"{i:032x}", judgement="confirmed", by="kim", created_at=T) for i in range(judged)]
+    return [*(each for i in range(n) for each in messages_of(i)[:2]), *marks]
+
+
+def ids(text: str) -> list[int]:
+    table = text[text.index('data-walk="alerts"') :]
+    return [int(name, 16) for name in re.findall(r'<td data-head="sequence"><a href="/s/([0-9a-f]{32})"', table)]
+
+
+def links(text: str) -> list[str]:
+    return [each.replace("&amp;", "&") for each in re.findall(r'href="(/alerts[^"]*)"', text)]
+
+
+def test_a_row_names_the_version_that_judged(tmp_path: Path) -> None:
+    text = PageUnderTest(tmp_path, alerts(1)).browser().get("/").text
+    assert '<td data-head="model"><span class="short">default 0001</span></td>' in text
+
+
+def test_up_to_30_alerts_need_no_further_page(tmp_path: Path) -> None:
+    assert links(PageUnderTest(tmp_path, alerts(29)).browser().get("/").text) == []
+
+
+def test_more_than_30_unjudged_alerts_go_on_where_the_list_ends(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, alerts(40, judged=2)).browser()
+    text = client.get("/").text
+    older, every = links(text)
+    assert every == "/alerts"
+    assert ids(text) + ids(client.get(older).text) == list(range(39, 1, -1))
+
+
+def test_all_alerts_are_reached_portion_by_portion_also_those_of_one_moment(tmp_path: Path) -> None:
+    given = [
+        msgspec.structs.replace(one, end_time=T + timedelta(minutes=one_of_three(one) // 3)) for one in alerts(300)
+    ]
+    client = PageUnderTest(tmp_path, given).browser()
+    path, found = "/alerts", []
+    while path:
+        text = client.get(path).text
+        found.append(ids(text))
+        path = next((each for each in links(text) if "before=" in each), "")
+    assert len(found) == 3
+    assert sorted(each for portion in found for each in portion) == list(range(300))
+
+
+def one_of_three(message: Any) -> int:
+    return int(message.alert_id if isinstance(message, Alert) else message.verdict_id, 16)
+
+
+def test_the_state_is_in_the_address(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, alerts(5, judged=3)).browser()
+    assert ids(client.get("/alerts").text) == [4, 3, 2, 1, 0]
+    text = client.get("/alerts?state=new").text
+    assert ids(text) == [4, 3]
+    assert '<a href="/alerts?state=new" aria-current="true">' in text
+
+
+def test_a_time_that_is_none_is_no_time(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, alerts(2)).browser()
+    for before in ("x", "-1", "²", "9" * 18, ""):
+        assert ids(client.get(f"/alerts?before={before}").text) == [1, 0]
+    assert "No older alert" in client.get("/alerts?before=1").text
+    assert "No older alert that nobody has judged" in client.get("/alerts?state=new&before=1").text

@@ -1,0 +1,97 @@
+"""The page Compare: every channel that a chosen sequence draws, and which sequences are offered."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from streamad.messages import ChannelShare, Window, packed_values
+from streamad.pictures.content import Courses
+from streamad.types import ChannelSpec
+from streamad.web.pages.compare import distance
+from tests.support.web.messages import messages_of, verdict
+from tests.support.web.page import PageUnderTest
+
+NAMES = [f"c{number}" for number in range(10)]
+PLANT = {"channels": [{"name": name} for name in NAMES]}
+
+
+def window_of(i: int, values: np.ndarray, names: list[str]) -> Window:
+    window = next(each for each in messages_of(i) if isinstance(each, Window))
+    packed = packed_values(values.astype(np.float32))
+    given: dict[str, Any] = {"channels": names, "units": [""] * len(names), "length": values.shape[1], "values": packed}
+    return msgspec.structs.replace(window, **given)
+
+
+def alert(i: int, leading: str) -> list[Any]:
+    """Return an alert whose shares are in one channel; its page draws that one and two more."""
+    judged, raised, attribution, *_ = messages_of(i)
+    shares = [ChannelShare(channel=name, unit="", share=float(name == leading)) for name in NAMES]
+    window = window_of(i, np.random.default_rng(i).normal(size=(len(NAMES), 8)), NAMES)
+    return [judged, raised, msgspec.structs.replace(attribution, channels=shares), window]  # type: ignore[type-var]
+
+
+def drawn(text: str) -> set[str]:
+    return set(re.findall(r"<title>(c\d) of", text))
+
+
+def query(*numbers: int) -> str:
+    return "/compare?" + "&".join(f"id={number:032x}" for number in numbers)
+
+
+def test_the_channels_are_those_of_all_chosen_sequences(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, [*alert(1, "c8"), *alert(2, "c9")], **PLANT).browser()
+    first, second = (drawn(client.get(query(number)).text) for number in (1, 2))
+    assert ("c9" in first, "c8" in second) == (False, False)
+    assert drawn(client.get(query(1, 2)).text) == first | second
+    assert "c9 of 2 sequences" in client.get(query(1, 2)).text
+
+
+def test_it_is_in_the_menu_and_offers_alerts_to_begin_with(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages_of(1)).browser()
+    assert '<a href="/compare">Compare</a>' in client.get("/").text
+    text = client.get("/compare").text
+    assert '<a href="/compare" aria-current="page">Compare</a>' in text
+    assert f'href="/compare?id={1:032x}"' in text
+
+
+def normal(i: int, course: list[float]) -> list[Any]:
+    return [verdict(i), msgspec.structs.replace(window_of(i, np.array([course]), ["temp_c"]), alerted=False)]
+
+
+def test_the_nearest_normal_sequence_is_offered_first(tmp_path: Path) -> None:
+    given = [*messages_of(1), *normal(4, [0, 1, 9]), *normal(7, [0, 1, 2.1]), *normal(10, [5, 5, 5])]
+    client = PageUnderTest(tmp_path, given).browser()
+    offers = re.findall(r'<li>([^<]*)<a href="/compare\?id=\w+&amp;id=(\w+)"', client.get(query(1)).text)
+    assert offers[0] == ("nearest normal: ", f"{7:032x}")
+    assert {name for _, name in offers} == {f"{i:032x}" for i in (4, 7, 10)}
+    assert len(offers) == 3
+    again = re.findall(r"nearest normal: <a [^>]*id=(\w+)\"", client.get(query(1, 7)).text)
+    assert again in ([f"{4:032x}"], [f"{10:032x}"])
+
+
+def test_a_normal_sequence_of_another_stream_is_offered_if_its_own_has_none(tmp_path: Path) -> None:
+    text = PageUnderTest(tmp_path, [*messages_of(1), *normal(2, [0, 1, 2])]).browser().get(query(1)).text
+    assert re.findall(r"nearest normal: <a [^>]*>([^<]*)<", text) == ["reactor-2 B-2"]
+
+
+def test_without_a_normal_sequence_nothing_is_offered(tmp_path: Path) -> None:
+    text = PageUnderTest(tmp_path, [*messages_of(1), *messages_of(4)]).browser().get(query(1)).text
+    assert "nearest normal" not in text
+
+
+def courses(*values: list[float], names: tuple[str, ...] = ("a", "b")) -> Courses:
+    array = np.array(values, np.float32)
+    return Courses(tuple(ChannelSpec(name) for name in names), array, array.shape[1])
+
+
+def test_windows_of_other_length_are_compared_at_equal_shares() -> None:
+    one = courses([0, 1, 2, 3], [1, 1, 1, 1])
+    assert distance(one, courses([0, 1.5, 3], [1, 1, 1])) == pytest.approx(0, abs=1e-6)
+    assert distance(one, courses([0, 1.5, 3], [2, 2, 2])) > 0
+    assert distance(one, courses([0, 1, 2, 3], [1, 1, 1, 1], names=("a", "c"))) == float("inf")

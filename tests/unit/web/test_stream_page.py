@@ -1,0 +1,135 @@
+"""The page of a stream over time: versions, events and judgements at the sequences that they belong to."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamad.messages import Event, Feedback, ModelRef
+from streamad.types import to_us
+from streamad.web.pages.events import event_marks
+from streamad.web.store.view import SeenEvent
+from tests.support.web.messages import T, messages_of, verdict
+from tests.support.web.page import PageUnderTest
+
+NEWER = ModelRef("default", "0002")
+STREAM = "/stream?name=reactor-1"
+LEFT, RIGHT = 56, 750
+
+
+def verdicts(n: int = 10, newer_from: int = 6) -> list[Any]:
+    """Return verdicts on one stream, a minute apart; from ``newer_from`` on another version judged."""
+    given = [verdict(1 + 3 * i) for i in range(n)]
+    return [msgspec.structs.replace(one, model=NEWER) if i >= newer_from else one for i, one in enumerate(given)]
+
+
+def event(kind: str, minutes: float, **more: Any) -> Event:
+    given = {"message": f"{kind} it was", "created_at": T + timedelta(minutes=minutes)} | more
+    return Event(kind=kind, **given)
+
+
+def chart(folder: Path, given: list[Any], path: str = STREAM) -> str:
+    text = PageUnderTest(folder, given).browser().get(path).text
+    return text[text.index('class="course-of-scores"') : text.index("Each dot is a sequence")]
+
+
+def lines(svg: str) -> list[float]:
+    return [float(x) for x in re.findall(r'<g class="eventmark"><line x1="([\d.]+)"', svg)]
+
+
+def left_of(number: int, n: int = 10) -> float:
+    return LEFT + number * (RIGHT - LEFT) / n
+
+
+def test_times_at_which_sequences_ended_are_below_and_each_date_once(tmp_path: Path) -> None:
+    svg = chart(tmp_path, [verdict(1 + 3 * i * 60) for i in range(10)])  # every three hours from 6:01 on
+    assert re.findall(r'class="tick time"[^>]*>([^<]*)<', svg) == [
+        "06:01", "2026-03-01", "12:01", "18:01", "21:01", "03:01", "2026-03-02", "09:01",
+    ]  # fmt: skip
+
+
+def test_times_of_quick_sequences_have_seconds(tmp_path: Path) -> None:
+    svg = chart(tmp_path, [verdict(1), verdict(4)])
+    assert re.findall(r'class="tick time"[^>]*>([^<]*)<', svg) == ["06:01:00", "2026-03-01", "06:04:00"]
+
+
+def test_each_version_is_a_strip_over_its_sequences_with_its_name(tmp_path: Path) -> None:
+    svg = chart(tmp_path, verdicts())
+    strips = re.findall(
+        r'<rect class="strip strip(\d)" x="([\d.]+)" y="4" width="([\d.]+)"[^>]*/><text[^>]*>(\d+)', svg
+    )
+    assert [(one[0], one[3]) for one in strips] == [("0", "0001"), ("1", "0002")]
+    assert float(strips[0][1]) == pytest.approx(LEFT, abs=0.1)
+    assert float(strips[1][1]) == pytest.approx(left_of(6), abs=0.1)
+    assert float(strips[1][1]) + float(strips[1][2]) == pytest.approx(RIGHT, abs=0.1)
+
+
+def test_an_event_stands_before_the_first_sequence_that_was_judged_after_it(tmp_path: Path) -> None:
+    drift = event("drift", 12)  # sequences were judged at 1, 4, 7, 10, 13 minutes
+    svg = chart(tmp_path, [*verdicts(), drift, event("plant_changed", 0.5), event("store_back", 12)])
+    assert lines(svg) == pytest.approx([left_of(4)], abs=0.1)
+    assert "drift: drift it was" in svg
+    text = PageUnderTest(tmp_path, []).browser().get(STREAM).text
+    assert "1 event of this time" in text
+
+
+def test_events_of_other_streams_and_models_are_left_out(tmp_path: Path) -> None:
+    foreign = [event("drift", 12, stream="reactor-2"), event("drift", 12, model=ModelRef("other", "0001"))]
+    assert lines(chart(tmp_path, [*verdicts(), *foreign])) == []
+    ours = [event("drift", 12, stream="reactor-1"), event("drift", 15, model=NEWER)]
+    assert len(lines(chart(tmp_path, ours))) == 2
+
+
+def test_an_older_portion_has_no_events_that_came_later(tmp_path: Path) -> None:
+    given = [*verdicts(130, 130), event("drift", 388)]
+    assert len(lines(chart(tmp_path, given))) == 1
+    assert lines(chart(tmp_path, [], f"{STREAM}&before={to_us(T + timedelta(minutes=30))}")) == []
+
+
+def test_a_judgement_stands_above_its_sequence_and_in_the_list(tmp_path: Path) -> None:
+    given = [
+        *verdicts(),
+        *messages_of(1)[1:4],
+        Feedback(alert_id=f"{1:032x}", judgement="confirmed", by="kim", created_at=T),
+    ]
+    svg = chart(tmp_path, given)
+    assert "B-1: score 2, confirmed by kim" in svg
+    assert ">✓</text>" in svg
+    text = PageUnderTest(tmp_path, []).browser().get(STREAM).text
+    assert text.count("confirmed by kim") == 2
+
+
+@pytest.mark.parametrize("scores", [[2.0, 3.0], [1.0, 1.0], [1e-300, 1e300], [5e-324], [4.1, 4.2]])
+def test_any_scores_have_an_axis(scores: list[float], tmp_path: Path) -> None:
+    given = [msgspec.structs.replace(verdict(1 + 3 * i), score=score) for i, score in enumerate(scores)]
+    svg = chart(tmp_path, given)
+    assert 1 <= len(re.findall(r'<text class="tick" x="50"', svg)) <= 8
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+def seen(kind: str, minutes: int, version: str | None = "0002", model: str = "default") -> SeenEvent:
+    at_us = to_us(T + timedelta(minutes=minutes))
+    return SeenEvent(str(minutes), 1, kind, f"{kind} {version}", None, model, version, at_us)
+
+
+def test_a_version_s_way_into_service_is_marked_once_also_after_a_promotion_by_a_person() -> None:
+    events = [seen("model_promoted", 1), seen("model_swapped", 2), seen("model_swapped", 3)]  # two workers take it up
+    by_person = [seen("model_swapped", 9, "0001"), seen("model_swapped", 10, "0001"), seen("model_swapped", 20)]
+    other = [seen("model_swapped", 11, "0001", "press.a")]
+    marks = event_marks([*other, *by_person, *events])
+    assert [(one.word, one.at_us) for one in marks] == [
+        ("new model", to_us(T + timedelta(minutes=minutes))) for minutes in (1, 9, 11, 20)
+    ]
+
+
+def test_a_promotion_by_a_person_crosses_the_lanes_of_now(tmp_path: Path) -> None:
+    given = [*verdicts(), event("model_swapped", 12, model=NEWER)]
+    text = PageUnderTest(tmp_path, given).browser().get("/").text
+    assert text.count('<g class="eventmark">') == 1
+    assert "new model: model_swapped it was" in text
