@@ -56,8 +56,10 @@ def take(link: str, out: Path) -> None:
         page.wait_for_selector("svg.lanes")
         base = page.url.rstrip("/")
         links = page.eval_on_selector_all("table a[href^='/s/']", "all => all.map(one => one.getAttribute('href'))")
-        page.evaluate("document.querySelectorAll('tbody tr').forEach((row, i) => { if (i >= 8) row.remove(); })")
-        save(page, out / "web_now.png", height=620)
+        page.evaluate(
+            "document.querySelectorAll('tbody').forEach(all => [...all.rows].slice(4).forEach(row => row.remove()))"
+        )
+        save(page, out / "web_now.png", height=900)
         if (running := page.locator("a[href^='/running']")).count():  # while a run goes on, with display.open
             page.goto(base + str(running.first.get_attribute("href")))
             save(page, out / "web_running.png", height=800)
@@ -67,7 +69,10 @@ def take(link: str, out: Path) -> None:
         save(page, out / "web_compare.png", height=620)
         page.goto(f"{base}/calibration")
         save(page, out / "web_calibration.png", height=560)
+        page.goto(f"{base}/models")
+        save(page, out / "web_models.png", height=620)
         page.goto(f"{base}/streams")
+        save(page, out / "web_streams.png", height=320)
         page.click("td a")
         page.wait_for_selector("svg.course-of-scores")
         save(page, out / "web_stream.png", height=560)
