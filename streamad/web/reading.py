@@ -41,6 +41,7 @@ from streamad.web.workers import Workers
 
 _RETRY_S = 5.0
 _TRIM_S = 60.0
+_ANEW_S = 60.0
 _LOOK_S = 1.0
 _MOST_FILES = 1_000
 _MOST_FILE_BYTES = 8 << 20
@@ -72,6 +73,7 @@ class Reading:
         self.roles = tuple(role for role in _KINDS if self._is_kept(role))
         """The roles that the plant writes to a place that can be read."""
         self._n_skipped = 0
+        self._begun_s = float("-inf")
 
     def _is_kept(self, role: Role) -> bool:
         if role == "feedback":
@@ -111,6 +113,12 @@ class Reading:
             await asyncio.sleep(_LOOK_S)
 
     async def _begin_anew(self) -> None:
+        """Begin the view anew, once a minute at most: each damaged file stays, and a broken disk damages many."""
+        now_s = asyncio.get_running_loop().time()
+        if (wait_s := self._begun_s + _ANEW_S - now_s) > 0:
+            self._trouble("view", f"{self._view.damage}; it is begun anew in {wait_s:.0f} s")
+            await asyncio.sleep(wait_s)
+        self._begun_s = now_s + max(0.0, wait_s)
         get_logger().warning("the page's view is begun anew", why=self._view.damage)
         while True:
             try:

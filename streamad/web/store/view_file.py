@@ -125,4 +125,4 @@ def _is_damage(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0)
     if code & 0xFF in _NO_DATABASE or code == _SHORT_READ:
         return True
-    return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")  # it was emptied
+    return str(error).startswith(("no such table", "no such column"))  # it was emptied, or is another program's

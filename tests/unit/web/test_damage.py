@@ -94,9 +94,15 @@ async def test_a_view_that_is_damaged_while_the_page_runs_is_begun_anew(
     write(tmp_path, [verdict(i) for i in range(300, 310)])
     await until(lambda: n_seen() == 310)
     assert view.view_id != first
+    second = view.view_id
     assert view.damage is None
     assert reading.troubles == {}
     assert n_aside(tmp_path) == (damage is not remove)
+    folded(view)
+    damage(view.path)  # a broken disk does it again and again
+    assert view.look() or n_seen() == -1
+    await until(lambda: "it is begun anew in" in reading.troubles.get("view", ""))
+    assert view.view_id == second
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     view.close()
