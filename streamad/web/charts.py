@@ -99,7 +99,7 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 22}"/>')
         last = f" {sign}" if tick == ticks[-1] else ""
         parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
-    return [*parts, pinned(names, LEFT, _HEIGHT)]
+    return [*parts, pinned(names, LEFT, _HEIGHT - _BOTTOM)]
 
 
 def pinned(names: Iterable[str], width: float, height: float) -> str:
