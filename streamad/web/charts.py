@@ -84,12 +84,12 @@ def panel(picture: Picture, one: Panel) -> Html:
 
 
 def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[str]:
-    parts = []
+    parts, names = [], []
     ticks = round_ticks(frame.low, frame.high, 4)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+        names.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     unit = unit_for(frame.right) if is_timed and not is_aligned else None
     seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
     ticks = round_ticks(0.0, frame.right / seconds, 6)
@@ -99,7 +99,12 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 22}"/>')
         last = f" {sign}" if tick == ticks[-1] else ""
         parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
-    return parts
+    return [*parts, pinned(names, LEFT, _HEIGHT - _BOTTOM)]
+
+
+def pinned(names: Iterable[str], width: float, height: float) -> str:
+    """Return the names at the left edge of a picture as a group that stays in sight while its box scrolls."""
+    return f'<g class="pinned">{_rect(0, 0, width - 2, height, "pin")}{"".join(names)}</g>'
 
 
 def unfinished(label: str, at: Course, course: Course, band: tuple[Course, NormalCourse] | None) -> Html:
@@ -177,11 +182,13 @@ def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]
         f'<image x="{left}" y="4" width="{width}" height="{len(shown) * step}" preserveAspectRatio="none" '
         f'class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>'
     ]
+    names = []
     for number, (name, _, segments) in enumerate(shown):
         y = 4 + number * step
-        parts.append(str(element("text", _cut(name, 20), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
+        names.append(str(element("text", _cut(name, 18), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
         for start, end in segments:
             parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
+    parts.append(pinned(names, left, height))
     return svg(parts, height, f"Distance from normal of {len(shown)} channels over time", css="heat")
 
 
@@ -268,8 +275,10 @@ def histogram(p_values: Sequence[float], n_bins: int) -> Html:
         css = "bar anomalous" if n > high and number == 0 else "bar"
         parts.append(_rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
     ticks = round_ticks(0.0, top, 4)
-    for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+    parts.append(pinned((
+        f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>'
+        for tick, label in zip(ticks, labels_of(ticks), strict=True)
+    ), LEFT, height))  # fmt: skip
     for share in (0, 0.25, 0.5, 0.75, 1):
         at = LEFT + share * (WIDTH - LEFT - RIGHT)
         parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 8}" text-anchor="middle">{share:g}</text>')

@@ -81,9 +81,10 @@ def test_an_alert_of_a_running_monitor_appears_and_is_judged_by_keyboard(
         assert page.evaluate("window.isSame")  # it was not loaded again
         alert.click()
         judgement = page.get_by_role("region", name="Judgement")
-        expect(judgement).to_contain_text("new")
+        expect(judgement).to_contain_text("none yet")
         page.keyboard.press("f")
         expect(judgement).to_contain_text(f"false alarm by {getuser()}")
+        expect(judgement).to_contain_text("may make a second version that learns from this sequence")
         (mark,) = until(lambda: messages(folder / "feedback.jsonl"))
         assert (mark["judgement"], mark["by"]) == ("false_alarm", getuser())
         assert page.url.partition("?")[0].endswith(f"/s/{mark['alert_id']}")
@@ -205,9 +206,11 @@ def test_two_pages_show_the_same_and_a_mark_made_on_one_appears_on_the_other(
         assert href is not None
         first.go(href)
         first.page.get_by_label("Reason").fill("a test")
+        first.page.get_by_label("Note").fill("of both fields")
         first.page.get_by_role("button", name="Confirmed").click()
         row = second.page.locator("tr", has=second.page.locator(f"a[href='{href}']"))
         expect(row).to_contain_text(f"confirmed by {getuser()}")
+        expect(first.page.get_by_role("region", name="Judgement")).to_contain_text("a test: of both fields")
         first.assert_clean()
         second.assert_clean()
         first.context.close()
@@ -244,5 +247,5 @@ def test_an_open_sequence_is_seen_over_the_band_while_it_runs(browser: Browser, 
         visitor.context.close()
     with served(folder) as link:
         again = Visitor(browser, link)
-        expect(again.page.get_by_role("alert")).to_contain_text("is silent")
+        expect(again.page.get_by_role("region", name="Needs attention")).to_contain_text("is silent")
         again.context.close()

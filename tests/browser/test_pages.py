@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+import msgspec
 import pytest
+import yaml
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from tests.support.web.browser import Visitor, overflow
+from streamad.messages import Event, ModelRef
+from tests.browser.test_models import with_two_versions
+from tests.support.web.browser import LIMIT_MS, Visitor, overflow
 from tests.support.web.site import HOSTILE, SHOWN, copied, served
+from tests.support.web.status import opened, status_of
 
-PAGES = ("now", "alert", "aligned", "normal", "streams", "stream", "compare", "calibration", "models", "missing")
+expect.set_options(timeout=LIMIT_MS)
+
+PAGES = (
+    "now",
+    "alerts",
+    "alert",
+    "aligned",
+    "normal",
+    "streams",
+    "stream",
+    "compare",
+    "begin",
+    "calibration",
+    "models",
+    "missing",
+)
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
 Scheme = Literal["light", "dark"]
 
@@ -30,6 +53,8 @@ def paths(judged: Path) -> dict[str, str]:
     hostile = next(one["verdict_id"] for one in verdicts if one["sequence"] == HOSTILE)
     return {
         "now": "/",
+        "alerts": "/alerts",
+        "begin": "/compare",
         "alert": f"/s/{hostile}",
         "aligned": f"/s/{hostile}?clock=aligned",
         "normal": f"/s/{normal['verdict_id']}",
@@ -144,3 +169,168 @@ def test_without_the_token_a_browser_gets_one_sentence(browser: Browser, link: s
     assert answer.status == 403
     assert "open the link that `streamad web` printed" in page.locator("main").inner_text()
     context.close()
+
+
+# --- a plant that runs, and whose page may change models ---
+
+
+@pytest.fixture(scope="module")
+def acting(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The link of a page whose Now has the section Running, and whose Models has forms."""
+    folder = with_two_versions(judged, tmp_path_factory.mktemp("acting") / "plant")
+    config = yaml.safe_load((folder / "plant.yaml").read_text())
+    config["sinks"] |= {"status": "status"}
+    (folder / "plant.yaml").write_text(yaml.safe_dump(config))
+    (folder / "status").mkdir()
+    now = datetime.now(UTC)
+    given = {"interval_s": 3_600.0, "started_at": now, "created_at": now}
+    status = status_of(open_=[opened("line-9", "B-77", start=now)], models=[ModelRef("default", "0002")], **given)
+    (folder / "status" / "line-1.jsonl").write_bytes(msgspec.json.encode(status) + b"\n")
+    with served(folder) as link:
+        yield link
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("path", "shown"), [("/", "1 open sequence"), ("/models", "Relearn default")])
+def test_running_and_the_forms_of_models_have_no_violation_either(
+    browser: Browser, acting: str, path: str, shown: str, scheme: Scheme
+) -> None:
+    visitor = Visitor(browser, acting, color_scheme=scheme, bypass_csp=True)
+    page = visitor.go(path)
+    expect(page.locator("main").get_by_text(shown)).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    found = Axe().run(page, options=WCAG).response["violations"]
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found] == []
+    for width in (1200, 320):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert overflow(page) <= 0, width
+    visitor.context.close()
+
+
+# --- how much, how large ---
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_weighs_less_than_150_kb(visitor: Visitor, paths: dict[str, str], name: str) -> None:
+    parts = [paths[name], "/static/streamad.css", "/static/streamad.js", "/static/icon.svg"]
+    bodies = [visitor.context.request.get(visitor.origin + part).body() for part in parts]
+    assert all(bodies)
+    assert sum(len(gzip.compress(body)) for body in bodies) < 150_000
+
+
+@pytest.mark.parametrize("width", [320, 360, 700])
+@pytest.mark.parametrize("name", ["now", "alert", "stream", "compare", "calibration"])
+def test_texts_of_pictures_are_legible_on_a_phone(
+    browser: Browser, link: str, paths: dict[str, str], name: str, width: int
+) -> None:
+    visitor = Visitor(browser, link, viewport={"width": width, "height": 700})
+    page = visitor.go(paths[name])
+    sizes = page.eval_on_selector_all(
+        "main svg text", "all => all.map((each) => parseFloat(getComputedStyle(each).fontSize) * each.getScreenCTM().a)"
+    )
+    assert len(sizes) > 3
+    assert min(sizes) >= 10
+    assert overflow(page) <= 0
+    visitor.context.close()
+
+
+def test_names_of_a_picture_stay_in_sight_while_it_scrolls(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 360, "height": 700})
+    box = visitor.page.locator(".lanes-box")
+    expect(box.locator(".pinned")).to_have_attribute("transform", re.compile(r"translate\([1-9]"))  # at the newest
+    left = "each => each.querySelector('.pinned text').getBoundingClientRect().left"
+    before = box.evaluate(left)
+    box.evaluate("each => { each.scrollLeft = 0; }")
+    expect(box.locator(".pinned")).to_have_attribute("transform", "translate(0 0)")
+    assert abs(box.evaluate(left) - before) < 2
+    visitor.context.close()
+
+
+# --- keys and what is read out ---
+
+
+def test_keys_of_one_letter_can_be_switched_off_for_good(browser: Browser, link: str, paths: dict[str, str]) -> None:
+    visitor = Visitor(browser, link)
+    page = visitor.page
+    alerts = page.locator("[data-walk] a[href^='/s/']")
+    page.keyboard.press("j")
+    expect(alerts.first).to_be_focused()
+    page.keyboard.press("j")
+    expect(alerts.nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    expect(alerts.first).to_be_focused()
+    page.get_by_label("keys of one letter").uncheck()
+    page.keyboard.press("j")
+    expect(page.get_by_label("keys of one letter")).to_be_focused()
+    visitor.go(paths["alert"])
+    expect(page.locator("kbd").first).to_be_hidden()
+    address = page.url
+    page.keyboard.press("c")
+    page.keyboard.press("k")
+    expect(page.get_by_role("region", name="Judgement")).to_contain_text("none yet")
+    assert page.url == address
+    page.get_by_label("keys of one letter").check()
+    expect(page.locator("kbd").first).to_be_visible()
+    visitor.assert_clean()
+    visitor.context.close()
+
+
+def test_an_alert_that_this_browser_has_opened_is_seen(browser: Browser, link: str) -> None:
+    visitor, other = Visitor(browser, link), Visitor(browser, link)
+    row = visitor.page.locator("[data-walk] tbody tr").first
+    expect(row.locator(".state")).to_have_text("new")
+    row.locator("a[href^='/s/']").click()
+    expect(visitor.page.get_by_role("region", name="Judgement")).to_be_visible()
+    visitor.go("/alerts?state=new")
+    expect(visitor.page.locator("[data-walk] tbody tr").first.locator(".state")).to_have_text("seen")
+    expect(other.go("/").locator("[data-walk] tbody tr").first.locator(".state")).to_have_text("new")
+    for each in (visitor, other):
+        each.assert_clean()
+        each.context.close()
+
+
+def test_a_link_leads_over_the_lines_to_the_alerts(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link)
+    page = visitor.page
+    skip = page.get_by_role("link", name="Skip the lines")
+    skip.focus()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.lanes-box')") is None
+    assert page.evaluate("Boolean(document.activeElement.closest('[data-walk]'))")
+    visitor.context.close()
+
+
+def test_of_the_banner_only_what_is_new_is_read_out(browser: Browser, judged: Path, tmp_path: Path) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    events = folder / "out" / "events.jsonl"
+
+    def happens(kind: str, message: str) -> None:
+        one = Event(kind=kind, message=message, created_at=datetime.now(UTC))
+        with events.open("ab") as file:
+            file.write(msgspec.json.encode(one) + b"\n")
+
+    happens("plant_changed", "first")
+    with served(folder) as opened_link:
+        visitor = Visitor(browser, opened_link)
+        page = visitor.page
+        banner, news = page.get_by_role("region", name="Needs attention"), page.locator("#news")
+        expect(banner).to_contain_text("first")
+        page.reload()
+        expect(banner).to_contain_text("first")
+        happens("plant_changed", "second")
+        expect(banner).to_contain_text("second")
+        expect(news).to_have_text("")
+        happens("too_many_streams", "third")
+        expect(banner).to_contain_text("third")
+        expect(news).to_have_text("⚠ too many streams")
+        assert page.locator("main [role=alert]").count() == 0
+        name = json.loads((folder / "out" / "alerts.jsonl").read_text().splitlines()[0])["alert_id"]
+        visitor.go(f"/s/{name}?said=sent")
+        expect(page.locator(".said[role=status]")).to_have_count(1)
+        happens("store_back", "fourth")
+        expect(page.locator(".said[role]")).to_have_count(0)  # of a renewed page an old answer is not read out again
+        expect(page.locator(".said")).to_have_count(1)
+        visitor.assert_clean()
+        visitor.context.close()

@@ -11,6 +11,7 @@ from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
 from streamad.pictures.html import Html, element, joined
 from streamad.types import to_us
+from streamad.web import charts
 from streamad.web.pages.alerts import alerts_link, alerts_table, p_text
 from streamad.web.pages.events import event_marks
 from streamad.web.pages.layout import (
@@ -143,11 +144,12 @@ def swimlanes(
         return _LEFT + (_WIDTH - _LEFT - 8) * (time_us - first) / width_us
 
     parts: list[str] = []
+    labels: list[str] = []
     for name, number in lanes.items():
         y = number * _LANE
         parts.append(f'<rect class="lane" x="{_LEFT}" y="{y + 2}" width="{_WIDTH - _LEFT - 8}" height="{_LANE - 4}"/>')
         shown = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-        parts.append(str(element("text", shown, class_="tick", x=f"{_LEFT - 8}", y=f"{y + 15}", text_anchor="end")))
+        labels.append(str(element("text", shown, class_="tick", x=f"{_LEFT - 8}", y=f"{y + 15}", text_anchor="end")))
     for event in event_marks(events):
         if first <= event.at_us <= last:
             at = x(event.at_us)
@@ -174,6 +176,7 @@ def swimlanes(
         at = _LEFT + share * (_WIDTH - _LEFT - 8)
         words = str(label).partition(">")[2].partition("<")[0]
         parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}">{words}</text>')
+    parts.append(charts.pinned(labels, _LEFT, height - 22))
     title = element("title", f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time")
     picture = Html(f'<svg class="lanes" viewBox="0 0 {_WIDTH} {height}" role="group">{title}{"".join(parts)}</svg>')
     box = element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Lines over time")
@@ -204,6 +207,7 @@ def _legend() -> Html:
         ("open", "running"),
     )
     items = [element("span", f"{SIGNS[kind]} {word}", class_=f"decision {kind}") for kind, word in said]
+    items.append(element("span", "┆ drift, new model or plant changed", class_="decision event"))
     return element("p", *items, class_="legend")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.types import from_us
-from streamad.web.charts import LEFT, RIGHT, WIDTH, svg
+from streamad.web.charts import LEFT, RIGHT, WIDTH, pinned, svg
 from streamad.web.pages.events import EventMark
 from streamad.web.pages.layout import JUDGED, count
 from streamad.web.store.view import SeenSequence
@@ -80,11 +80,11 @@ def course_of_scores(
         return element("p", "None of them has a score.")
     known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
     scale = _Scale(scored, known)
-    parts = _strips(scored, scale)
+    parts, names = _strips(scored, scale), []
     for tick in scale.ticks():
         at = scale.y(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        names.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
     parts += _event_lines(scored, scale, events)
     for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
         if 0 < limit < math.inf:
@@ -92,7 +92,7 @@ def course_of_scores(
             right = left + scale.step
             parts.append(f'<line class="axis limit" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(_dot(one, scale.middle(number), scale.y(one.score or 1.0)))
-    parts += _times(scored, scale)
+    parts += [*_times(scored, scale), pinned(names, LEFT, _HEIGHT - _BOTTOM)]
     label = f"Scores of {count(len(scored), 'sequence')}"
     return svg(parts, _HEIGHT, label, css="course-of-scores", role="group")
 
@@ -191,10 +191,11 @@ def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, flo
         return height - 8 - (height - 16) * (value - low) / (high - low)
 
     parts: list[str] = []
+    names: list[str] = []
     ticks = round_ticks(low, high, 3)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+        names.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
     step = (WIDTH - LEFT - RIGHT) / len(drawn)
     at = [LEFT + (number + 0.5) * step for number in range(len(drawn))]
     spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
@@ -205,6 +206,7 @@ def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, flo
             title = element("title", f"{one.sequence}: mean {mean:.4g}")
             shape = f'<path class="odd" d="M{x:.1f},{y(mean) - 6:.1f} l-5,9 h10 z"/>'
             parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
+    parts.append(pinned(names, LEFT, height))
     said = f"{name} {unit}".strip()
     return svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
 

@@ -199,6 +199,15 @@ function cursor(share) {
   }
 }
 
+// The names at the left edge of a picture stay in sight while its box scrolls.
+function pin(box) {
+  const picture = box.querySelector("svg");
+  const scale = picture.viewBox.baseVal.width / picture.clientWidth;
+  for (const names of box.querySelectorAll(".pinned")) {
+    names.setAttribute("transform", `translate(${box.scrollLeft * scale} 0)`);
+  }
+}
+
 // A box that is too narrow for its picture begins at what is odd, or at what is newest.
 function reveal() {
   for (const box of document.querySelectorAll(".chart, .lanes-box")) {
@@ -233,6 +242,9 @@ function dress() {
       picture.dataset.share = String(Math.min(1, Math.max(0, now)));
       cursor(Number(picture.dataset.share));
     });
+  }
+  for (const box of document.querySelectorAll(".chart, .lanes-box")) {
+    box.addEventListener("scroll", () => pin(box), { passive: true });
   }
   reach();
   showSeen();
