@@ -14,6 +14,7 @@ import msgspec
 from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import OutputError, StreamadError
 from streamad.learn.feedback.exchange import exchange_urls, subscription_to
+from streamad.learn.feedback.feedback import feedback_problem
 from streamad.messages import (
     Alert,
     Attribution,
@@ -27,13 +28,13 @@ from streamad.messages import (
     WorkerStatus,
     message_type,
 )
+from streamad.messages.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
 from streamad.plant import Plant
 from streamad.ports import Subscription
 from streamad.settings.places import file_path
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
-from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
@@ -111,12 +112,18 @@ class Reading:
             async for stored in messages:
                 message = None if stored.problem is not None else _decoded(stored.value, kinds, role)
                 if message is not None:
-                    message = accepted(message, self._latest_us())
+                    message = self._accepted(message)
                 if message is None:
                     self._n_skipped += 1
                     continue
                 await self._put(message)
                 self.troubles.pop(role, None)
+
+    def _accepted(self, message: Message) -> Message | None:
+        """Return what the view keeps of ``message``; None if it is refused, as are marks that the monitor refuses."""
+        if isinstance(message, Feedback):
+            return message if feedback_problem(message, self._latest_us()) is None else None
+        return accepted(message)
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from streamad.messages import Message, OpenSequence, Running, WorkerStatus
+from streamad.messages.accepting import accepted_status
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
-from streamad.web.accepting import accepted_status
 from streamad.web.pages.running import clock_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
