@@ -100,7 +100,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *_VERSIONS,
         "streamad.pictures",
         "streamad.commands.shared",
-        "streamad.web.accepting",
     ),
     "streamad.commands": (
         *_VERSIONS,

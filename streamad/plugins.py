@@ -19,6 +19,7 @@ __all__ = [
     "missing_package",
     "option_problems",
     "plugin_failure",
+    "secret_advice",
     "secret_in",
     "split_url",
 ]
@@ -114,8 +115,16 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     return scheme.lower(), rest.removeprefix("//"), options
 
 
-SECRETS_GO = "name its variable or file in the options, as in source.options.security.password: {env: NAME}"
-"""What to do about a secret in a URL."""
+def secret_advice(url: str, where: str) -> str:
+    """Return what to do about a secret in ``url``, the value of the config's key ``where``, or of another place."""
+    if where == "learning.store":
+        return "write it without; the file system takes credentials from the environment, S3 from AWS_SECRET_ACCESS_KEY"
+    key = "security.password"
+    if where.partition(".")[0] in ("source", "model"):
+        key = f"source.options.{key}"
+    elif where.partition(".")[0] in ("sinks", "learning", "notify"):
+        key = f"sinks.options.{split_url(url)[0]}.{key}"
+    return f"name its variable or file in the options, as in {key}: {{env: NAME}}"
 
 
 def secret_in(url: str) -> str | None:
@@ -304,7 +313,7 @@ def option_problems(error: ValidationError, model: type[BaseModel], where: str) 
 
 def _connect(group: Group, url: str, options: Mapping[str, Any], context: ConnectorContext, where: str) -> Any:
     if (what := secret_in(url)) is not None:
-        raise ConfigError([Problem(where, f"the URL holds {what}: {SECRETS_GO}")])
+        raise ConfigError([Problem(where, f"the URL holds {what}: {secret_advice(url, where)}")])
     scheme, rest, in_url = split_url(url)
     plugin = load(group, scheme)
     checked = _options(plugin, {**options, **in_url}, where)

@@ -11,10 +11,10 @@ import msgspec
 from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import StreamadError
 from streamad.messages import Attribution, Window
+from streamad.messages.accepting import accepted
 from streamad.plant import Plant
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
-from streamad.web.accepting import accepted
 
 _RETRY_S = 5.0
 _MOST_BYTES: Final = {"attributions": 32 << 20, "windows": 64 << 20}
@@ -98,7 +98,7 @@ class Companions:
         if value is None:
             return None
         try:
-            found = accepted(decode_json(value, kind), self._plant.clock.now_us())
+            found = accepted(decode_json(value, kind))
         except msgspec.DecodeError:
             return None
         return found if isinstance(found, kind) else None

@@ -14,6 +14,7 @@ import msgspec
 from streamad.commands.shared.outputs import subscription_of
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution
+from streamad.messages.accepting import accepted
 from streamad.notify.companions import Companions
 from streamad.notify.ledger import Ledger
 from streamad.notify.notices import Item, Notice
@@ -28,7 +29,6 @@ from streamad.system.tasks import look_at
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 from streamad.types import from_us
-from streamad.web.accepting import accepted
 
 ATTRIBUTION_WAIT_S = 10.0
 """So long after an alert was read its notice waits for the reasons."""
@@ -138,7 +138,7 @@ class Receiver:
             try:
                 if decode_json(message.value, _Head).type == "verdict":  # those that could not be judged
                     return None
-                found = accepted(decode_json(message.value, Alert), self._plant.clock.now_us())
+                found = accepted(decode_json(message.value, Alert))
                 if isinstance(found, Alert):
                     return found
                 why = "its id or its dates are none"

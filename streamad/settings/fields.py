@@ -16,19 +16,25 @@ from pydantic import (
     Field,
     PlainSerializer,
     SecretStr,
+    ValidationInfo,
     model_validator,
 )
 
 from streamad.errors import ConfigError, Problem
-from streamad.plugins import SECRETS_GO, secret_in
+from streamad.plugins import secret_advice, secret_in
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
-def _no_password(url: str) -> str:
+_KEYS = {"url": "source.url", "recordings": "model.recordings", "store": "learning.store"}
+"""Keys of the config by the names of their fields; all other URLs are places that are written as ``sinks`` are."""
+
+
+def _no_password(url: str, info: ValidationInfo) -> str:
     if (what := secret_in(url)) is not None:
-        raise ValueError(f"holds {what}: {SECRETS_GO}")
+        where = _KEYS.get(info.field_name or "", "sinks")
+        raise ValueError(f"holds {what}: {secret_advice(url, where)}")
     return url
 
 

@@ -15,6 +15,7 @@ import msgspec
 from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import OutputError, StreamadError
 from streamad.learn.feedback.exchange import exchange_urls, subscription_to
+from streamad.learn.feedback.feedback import feedback_problem
 from streamad.messages import (
     Alert,
     Attribution,
@@ -28,6 +29,7 @@ from streamad.messages import (
     WorkerStatus,
     message_type,
 )
+from streamad.messages.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path
@@ -35,7 +37,6 @@ from streamad.system.arrived import Arrived
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
-from streamad.web.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
@@ -182,10 +183,16 @@ class Reading:
 
     def _kept(self, role: Role, batch: list[StoredMessage]) -> list[Message]:
         """Return what the view keeps of the messages of a batch."""
-        kinds, latest_us = {message_type(kind): kind for kind in _KINDS[role]}, self._latest_us()
+        kinds = {message_type(kind): kind for kind in _KINDS[role]}
         decoded = (None if stored.problem is not None else _decoded(stored.value, kinds, role) for stored in batch)
-        accepted_ones = (None if message is None else accepted(message, latest_us) for message in decoded)
+        accepted_ones = (None if message is None else self._accepted(message) for message in decoded)
         return [message for message in accepted_ones if message is not None]
+
+    def _accepted(self, message: Message) -> Message | None:
+        """Return what the view keeps of ``message``; None if it is refused, as are marks that the monitor refuses."""
+        if isinstance(message, Feedback):
+            return message if feedback_problem(message, self._latest_us()) is None else None
+        return accepted(message)
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from streamad.errors import ConfigError, OutputError, Problem
 from streamad.plant import Plant
+from streamad.settings.fields import SecretSource
 from streamad.settings.web import WebSettings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
@@ -184,10 +185,9 @@ def _secret(path: Path) -> str:
 
 def _token_of(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
-            token = file.readline(1_000).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem("web.auth.token.file", f"{path} cannot be read: {error}")]) from error
+        token = SecretSource(file=path).resolve().get_secret_value().strip()
+    except ConfigError as error:
+        raise ConfigError([Problem("web.auth.token.file", each.message) for each in error.problems]) from None
     if len(token) < 20:
         raise ConfigError([Problem("web.auth.token.file", f"{path}: the token has less than 20 characters")])
     return token

@@ -148,8 +148,8 @@ class _Report:
             for part in more:
                 found += _line("", part)
             if self.n_marks_since:
-                marks = count(self.n_marks_since, "mark")
-                found += _line("", f"{marks} since then are not in it: the next training makes another one")
+                marks, verb = count(self.n_marks_since, "mark"), "is" if self.n_marks_since == 1 else "are"
+                found += _line("", f"{marks} since then {verb} not in it: the next training makes another one")
         found += _line("training", training_text(self.training))
         for request in self.asked:
             found += _line("asked for", f"{request_text(request)}; a running monitor takes it on")

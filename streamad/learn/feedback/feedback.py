@@ -11,6 +11,7 @@ import msgspec
 from streamad.errors import StreamadError
 from streamad.learn.feedback.exchange import MAX_MESSAGE_BYTES, Follower, OnEvent, send
 from streamad.messages import Feedback, OutputRecord, message_types
+from streamad.messages.accepting import is_alert_id
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.fields import NAME_PATTERN
@@ -18,18 +19,12 @@ from streamad.system.clock import pause
 from streamad.system.untrusted_json import decode_json
 from streamad.types import from_us
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile(NAME_PATTERN)
 _NOTE_CHARACTERS = 2_000
 _BY_CHARACTERS = 200
 _REPORT_EVERY_US = 60_000_000
 _RETRY_S = 10.0
 OnFeedback: TypeAlias = Callable[[Feedback, str | None], Awaitable[None]]
-
-
-def is_alert_id(text: str) -> bool:
-    """Return whether ``text`` may be the id of an alert or verdict."""
-    return _ID.fullmatch(text) is not None
 
 
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:

@@ -308,7 +308,7 @@ def test_a_version_that_a_person_declines_waits_no_more(spoken: Path) -> None:
     assert "to take it: streamad models promote 0003" in text
     assert "to leave it: streamad models decline 0003" in text
     store_of(spoken).mark(Mark(id=identity(ODD[7]), judgement="confirmed", at_us=1, received_us=2**52))
-    assert "1 mark since then are not in it" in said(spoken, "status")
+    assert "1 mark since then is not in it" in said(spoken, "status")
     assert "is declined: the same marks make no other version" in said(spoken, "decline", "0003")
     assert "review " not in said(spoken, "status")
     assert "does not wait for a review" in refusal(spoken, "decline", "0001")

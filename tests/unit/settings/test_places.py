@@ -179,6 +179,13 @@ def test_nothing_is_written_to_a_secret_a_key_or_a_certificate(tmp_path: Path, n
         assert "name another place with --out" in out
 
 
+def test_nothing_is_written_to_the_file_of_the_page_s_token(tmp_path: Path) -> None:
+    (tmp_path / "page.token").write_text("t" * 32)
+    web = {"auth": {"token": {"file": "page.token"}}}
+    found = problems(tmp_path, sinks={"sinks.alerts": "./page.token"}, web=web)
+    assert "web.auth.token.file" in found["sinks.alerts"]
+
+
 @pytest.mark.parametrize("written", ["feedback.jsonl.g.position", ".feedback.jsonl.g.position.lock", "link", "twin"])
 def test_nothing_is_written_to_the_position_beside_a_followed_file(tmp_path: Path, written: str) -> None:
     position = tmp_path / "feedback.jsonl.g.position"

@@ -328,11 +328,26 @@ def test_a_secret_cannot_stand_in_the_config() -> None:
         SecretSource.model_validate("hunter2")
 
 
-@pytest.mark.parametrize("key", ["source: {url: 'kafka://me:hunter2@host/topic'}", "sinks: {late: 'x://:hunter2@h'}"])
-def test_a_url_that_holds_a_password_is_refused_without_showing_it(load: Load, key: str) -> None:
-    text = MINIMAL if key.startswith("sinks") else "channels: [{name: a}]\n"
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("source: {url: 'kafka://me:hunter2@host/topic'}", "source.options"),
+        ("sinks: {late: 'mine://:hunter2@h'}", "sinks.options.mine"),
+        ("notify: {undelivered: 'kafka://me:hunter2@h:1/t'}", "sinks.options.kafka"),
+        ("learning: {feedback: 'kafka://me:hunter2@h:1/t'}", "sinks.options.kafka"),
+        ("model: {recordings: 'kafka://me:hunter2@h:1/t'}", "source.options"),
+    ],
+)
+def test_a_url_that_holds_a_password_is_refused_without_showing_it(load: Load, key: str, place: str) -> None:
+    text = "channels: [{name: a}]\n" if key.startswith("source") else MINIMAL
     (problem,) = problems(load, text + key + "\n")
-    assert "holds a password: name its variable or file in the options" in problem
+    assert f"holds a password: name its variable or file in the options, as in {place}.security.password: {{" in problem
+    assert "hunter2" not in problem
+
+
+def test_a_password_in_the_url_of_the_store_goes_into_the_environment(load: Load) -> None:
+    (problem,) = problems(load, MINIMAL + "learning: {store: 's3://me:hunter2@bucket/store'}\n")
+    assert "holds a password: write it without; the file system takes credentials from the environment" in problem
     assert "hunter2" not in problem
 
 

@@ -96,6 +96,30 @@ def test_what_cannot_be_is_one_line(options: tuple[str, ...], said: str, tmp_pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read a secret from"),
+        (b"", "cannot read a secret from"),
+        (b"\xff\xfe" * 40, "cannot read a secret from"),
+        (b"hunter2\n", "the token has less than 20 characters"),
+    ],
+    ids=["missing", "empty", "no text", "short"],
+)
+def test_a_token_that_is_none_is_named_by_its_key_and_not_shown(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
+    plant_in(tmp_path, web={"auth": {"token": {"file": "page.secret"}}})
+    if content is not None:
+        (tmp_path / "page.secret").write_bytes(content)
+    done = subprocess.run([*WEB, "--port", "0"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    (line,) = [text for text in done.stderr.splitlines() if "web.auth.token.file" in text]
+    assert done.returncode == 2
+    assert said in line
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     plant_in(tmp_path)
     with serving(tmp_path) as (_, link):

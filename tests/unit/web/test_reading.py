@@ -13,8 +13,8 @@ import pytest
 
 from streamad.errors import OutputError
 from streamad.messages import Attribution, ChannelSegment, Feedback, Message
+from streamad.messages.accepting import accepted
 from streamad.types import to_us
-from streamad.web.accepting import accepted
 from streamad.web.reading import Reading
 from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict
@@ -305,7 +305,7 @@ def test_long_texts_and_lists_are_cut_and_segments_lie_within_the_sequence() -> 
         channel="c" * 9_999, unit="K", start=1e308, end=-1e308, start_time=T, end_time=T, direction="above", size=1.0,
         text="t" * 9_999,
     )  # fmt: skip
-    kept = accepted(msgspec.structs.replace(attribution, detail="d" * 9_999, segments=[segment] * 10_000), 0)
+    kept = accepted(msgspec.structs.replace(attribution, detail="d" * 9_999, segments=[segment] * 10_000))
     assert isinstance(kept, Attribution)
     assert len(kept.segments) == 24
     assert (kept.segments[0].start, kept.segments[0].end) == (0.0, 1.0)

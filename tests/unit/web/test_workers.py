@@ -14,11 +14,11 @@ import pytest
 from pydantic import BaseModel
 
 from streamad.messages import Event, Message, ModelRef, OpenSequence, Running, WorkerStatus
+from streamad.messages.accepting import accepted_status
 from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
-from streamad.web.accepting import accepted_status
 from streamad.web.app import Changes
 from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading

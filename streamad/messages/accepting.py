@@ -1,22 +1,21 @@
-"""Which messages of the outputs the view takes up, and what of them: whoever can write a topic can write anything."""
+"""Which messages of the outputs a reader takes up, and what of them: whoever can write a topic can write anything."""
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
-from streamad.learn.feedback.feedback import feedback_problem, is_alert_id
 from streamad.messages import (
     Alert,
     Attribution,
     ChannelSegment,
     Decision,
     Event,
-    Feedback,
     Message,
     Running,
     Verdict,
@@ -24,6 +23,7 @@ from streamad.messages import (
     WorkerStatus,
 )
 
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_BYTES: Final = {"windows": 64 << 20, "attributions": 4 << 20}
 """Longest message of a role that is decoded; of the others ``MOST_BYTES_ELSE``."""
 MOST_BYTES_ELSE: Final = 1 << 20
@@ -38,14 +38,17 @@ _MOST_CURVE = {"seconds": 64, "channels": 1_000}
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-def accepted(message: Message, latest_us: int) -> Message | None:
-    """Return what the view keeps of ``message``: long texts and lists cut; None if it is refused.
+def is_alert_id(text: str) -> bool:
+    """Return whether ``text`` may be the id of an alert or verdict."""
+    return _ID.fullmatch(text) is not None
 
-    Refused: ids that are none, dates that are none in UTC, numbers of samples that no integer of SQLite is, marks that
-    the monitor refuses as well (``latest_us``: the latest time that they may have).
+
+def accepted(message: Message) -> Message | None:
+    """Return what a page or a notice keeps of ``message``: long texts and lists cut; None if it is refused.
+
+    Refused: ids that are none, dates that are none in UTC, numbers of samples beyond 64 bits, and all messages but
+    verdicts, alerts, attributions, windows and events.
     """
-    if isinstance(message, Feedback):
-        return message if feedback_problem(message, latest_us) is None else None
     if isinstance(message, Event):
         return _cut(_dated(message)) if _is_dated(message) else None
     if not isinstance(message, Verdict | Alert | Attribution | Window):
