@@ -41,7 +41,7 @@ from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
-from streamad.web.pages.attention import Attention
+from streamad.web.attention.attention import Attention
 from streamad.web.pages.layout import Frame
 from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.models import Versions, models

@@ -10,6 +10,7 @@ from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
 from streamad.pictures.html import Html, element, joined
 from streamad.types import to_us
+from streamad.web.attention.span import span_of
 from streamad.web.pages.layout import (
     SIGNS,
     count,
@@ -21,7 +22,6 @@ from streamad.web.pages.layout import (
     stream_link,
     when,
 )
-from streamad.web.pages.span import span_of
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150

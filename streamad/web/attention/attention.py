@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from streamad.plant import Plant
+from streamad.web.attention.span import SKEW_US, duration, remarked, remarked_event, span_of
 from streamad.web.pages.layout import count
-from streamad.web.pages.span import SKEW_US, duration, remarked, remarked_event, span_of
 from streamad.web.store.view import SeenEvent, SeenSequence, View
 from streamad.web.workers import Workers
 

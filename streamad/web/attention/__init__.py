@@ -1,0 +1,1 @@
+"""What needs attention now, whatever the clocks of those say who write the outputs."""
