@@ -54,12 +54,12 @@ class Attention:
 
     def inbox(self, now_us: int) -> list[SeenSequence]:
         """Return alerts that nobody has judged, the newest first, then judged ones; few from the future."""
-        until_us = now_us + SKEW_US
+        later_us = now_us + SKEW_US + 1
         found: dict[str, SeenSequence] = {}  # by id: what waits for a person comes first
         for unjudged in (True, False):
-            for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, unjudged=unjudged):
+            for one in self._view.inbox(_FROM_FUTURE, since_us=later_us, unjudged=unjudged):
                 found.setdefault(one.id, one)
-            for one in self._view.inbox(_INBOX, until_us=until_us, unjudged=unjudged):
+            for one in self._view.inbox(_INBOX, before_us=later_us, unjudged=unjudged):
                 found.setdefault(one.id, one)
         return [remarked(one, now_us) for one in list(found.values())[:_INBOX]]
 

@@ -155,13 +155,13 @@ class Questions(ABC):
         return self._select(f"change > ? AND {_SHOWN} ORDER BY change LIMIT ?", (after, limit))
 
     def inbox(
-        self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER, unjudged: bool = False
+        self, limit: int, *, since_us: int = -NEVER, before_us: int | None = None, unjudged: bool = False
     ) -> list[SeenSequence]:
         """Return alerts, the newest first; ``unjudged``: only those without a mark that counts."""
-        where = "rate IS NOT NULL AND end_us >= ? AND end_us <= ?"
+        where = "rate IS NOT NULL AND end_us >= ? AND end_us < ?"
         if unjudged:
             where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
-        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (since_us, until_us, limit))
+        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (since_us, before_us or NEVER, limit))
 
     def of_stream(self, stream: str, limit: int, *, before_us: int | None = None) -> list[SeenSequence]:
         """Return the sequences of one stream, the newest first."""
