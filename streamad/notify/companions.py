@@ -19,6 +19,8 @@ from streamad.telemetry.logs import get_logger
 _RETRY_S = 5.0
 _MOST_BYTES: Final = {"attributions": 32 << 20, "windows": 64 << 20}
 _MOST_OF_ONE = 8 << 20
+_OVERHEAD = 300
+"""Bytes that a message takes in memory beside its content."""
 _M = TypeVar("_M", Attribution, Window)
 Kept = Literal["attributions", "windows"]
 
@@ -74,11 +76,13 @@ class Companions:
         if head.type != ("attribution" if self._role == "attributions" else "window"):
             return
         name = head.alert_id or head.verdict_id
-        self._n_bytes += len(value) - len(self._found.pop(name, b""))
+        if (former := self._found.pop(name, None)) is not None:
+            self._n_bytes -= len(former) + _OVERHEAD
         self._found[name] = value
+        self._n_bytes += len(value) + _OVERHEAD
         while self._n_bytes > _MOST_BYTES[self._role]:
             _, gone = self._found.popitem(last=False)
-            self._n_bytes -= len(gone)
+            self._n_bytes -= len(gone) + _OVERHEAD
         for waiting in self._awaited.pop(name, ()):
             if not waiting.done():
                 waiting.set_result(None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from streamad.commands.shared.explanations.cases import Case, Normals, courses_of_message
-from streamad.errors import StreamadError
 from streamad.messages import Window
 from streamad.notify.companions import Companions
 from streamad.notify.notices import Item
 from streamad.pictures.drawing import drawn
 from streamad.plant import Plant
+from streamad.safe_text import described
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.logs import get_logger
 
@@ -35,9 +35,9 @@ class Picturing:
             return None
         try:
             return await in_thread(self._thread, self._drawn, item, window)
-        except (StreamadError, ValueError, ArithmeticError) as error:
+        except Exception as error:  # noqa: BLE001 - whoever can write a window can write anything into it
             if not self._is_reported:
-                get_logger().warning("a picture could not be drawn", alert=item.alert.alert_id, why=str(error))
+                get_logger().warning("a picture could not be drawn", alert=item.alert.alert_id, why=described(error))
             self._is_reported = True
             return None
 

@@ -16,6 +16,8 @@ MOST_HELD = 20_000
 """Alerts that wait at a time: with more the next notice goes early, and reading pauses."""
 MOST_WAITING = 1_000
 """Notices that wait at a time."""
+MOST_QUIET = 20_000
+"""Streams that are quiet at a time: with more the oldest quiet period ends early."""
 MOST_STREAMS = 100
 """Streams of a digest that are counted."""
 
@@ -139,8 +141,13 @@ class Policy:
             self._waiting.append(batch)
 
     def _begin_quiet(self, stream: str, now_s: float) -> None:
-        if self._quiet_s:
-            self._quiet[stream] = _Quiet(now_s + self._quiet_s)
+        if not self._quiet_s:
+            return
+        if len(self._quiet) >= MOST_QUIET:
+            oldest = self._quiet.pop(next(iter(self._quiet)))
+            if oldest.batch.count:
+                self._put(oldest.batch)
+        self._quiet[stream] = _Quiet(now_s + self._quiet_s)
 
     def _end_quiet(self, until_s: float, now_s: float | None = None) -> None:
         """End the quiet periods that end by ``until_s``; one with alerts gives a notice, and begins anew."""

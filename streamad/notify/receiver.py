@@ -24,6 +24,7 @@ from streamad.notify.sending import NotDelivered, ReceiverGone, Sender, deliver
 from streamad.notify.undelivered import Undelivered
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription, StoredMessage
+from streamad.safe_text import described, one_line
 from streamad.settings.notify import ReceiverSettings
 from streamad.system.tasks import look_at
 from streamad.system.untrusted_json import decode_json
@@ -159,8 +160,17 @@ class Receiver:
                     async with asyncio.timeout(self._policy.next_s(_now_s())):
                         await self._has_news.wait()
                 continue
-            await self._send(await self._notice(batch), batch)
+            await self._tell(batch)
             self._ledger.done(batch.numbers)
+
+    async def _tell(self, batch: Batch) -> None:
+        """Send the notice of ``batch``, or say that it could not be made. Raises ReceiverGone."""
+        try:
+            notice = await self._notice(batch)
+        except Exception as error:  # noqa: BLE001 - one alert must not end the notices of all others
+            await self._give_up(batch, f"the notice could not be made: {described(error)}", tries=0)
+        else:
+            await self._send(notice, batch)
 
     async def _notice(self, batch: Batch) -> Notice:
         """Return the notice of ``batch``, with the reasons that come in time, and a picture of its first alert."""
@@ -194,18 +204,27 @@ class Receiver:
         try:
             await deliver(self._attempt, notice, self._settings.tries, on_failure)
         except NotDelivered as error:
-            alerts = ", ".join(arrival.alert.alert_id for arrival in batch.first)
-            more = f" and {batch.count - len(batch.first)} more" if batch.count > len(batch.first) else ""
-            await self._say(
-                "notice_undelivered",
-                f"given up after {self._settings.tries} tries: {error}; the alerts: {alerts}{more}",
-                stream=batch.first[0].alert.stream if len(batch.streams) == 1 else None,
-                figures={"alerts": batch.count, "tries": self._settings.tries},
-            )
+            tries = self._settings.tries
+            await self._give_up(batch, f"given up after {tries} tries: {error}", tries=tries)
+
+    async def _give_up(self, batch: Batch, why: str, *, tries: int) -> None:
+        alerts = ", ".join(arrival.alert.alert_id for arrival in batch.first)
+        more = f" and {batch.count - len(batch.first)} more" if batch.count > len(batch.first) else ""
+        await self._say(
+            "notice_undelivered",
+            f"{why}; the alerts: {alerts}{more}",
+            stream=batch.first[0].alert.stream if len(batch.streams) == 1 else None,
+            figures={"alerts": batch.count, "tries": tries},
+        )
 
     async def _attempt(self, notice: Notice) -> str:
         async with self._sending:
-            answer = await self._sender.send(notice)
+            try:
+                answer = await self._sender.send(notice)
+            except (NotDelivered, ReceiverGone):
+                raise
+            except Exception as error:
+                raise NotDelivered(f"{self._sender.place}: {one_line(described(error))}") from error
         get_logger().info("notice", receiver=self._settings.name, notice=notice.id, alerts=notice.count, answer=answer)
         return answer
 

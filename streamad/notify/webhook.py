@@ -135,6 +135,6 @@ def _retry_after_s(answer: httpx2.Response) -> float | None:
         return float(text[:12])
     try:
         at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+        return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()

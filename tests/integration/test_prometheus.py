@@ -9,7 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from streamad.settings.fields import parse_duration_us
+from streamad.settings.plant_yaml import RunSettings
 from tests.support.prometheus import RULES, free_port, message, prometheus, tool, until_ready, wait_for
 from tests.support.runtime.cli import CliPlant, started
 from tests.support.web.run import FOLLOWED, append
@@ -37,6 +40,17 @@ def test_every_rule_says_what_it_is_and_what_to_do_and_is_tested() -> None:
     assert len(names) == len(set(names)) == text.count("summary:") == text.count("action:") == 11
     tested = RULES.with_name("streamad.test.yml").read_text()
     assert [name for name in names if f'alertname="{name}"' not in tested] == []
+
+
+def test_a_scorer_that_hangs_is_told_before_the_worker_ends_itself() -> None:
+    (rule,) = [
+        rule
+        for group in yaml.safe_load(RULES.read_text())["groups"]
+        for rule in group["rules"]
+        if rule["alert"] == "StreamadNotCommitting"
+    ]
+    windows = [parse_duration_us(found) for found in re.findall(r"\[(\w+)\]", rule["expr"])]
+    assert max(windows) + parse_duration_us(rule["for"]) < RunSettings().stall_timeout
 
 
 def exprs_of(path: Path) -> list[str]:

@@ -38,21 +38,27 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def shortened(rules: str) -> str:
-    """Return the rules with their times made short: the windows 30 s, the waits 1 s, 20 sequences for 200."""
-    rules = re.sub(r"\[\d+[mhd]\]", "[30s]", rules)
+def shortened(rules: str, window: str) -> str:
+    """Return the rules with their times made short: the windows ``window``, the waits 1 s, 10 sequences for 200."""
+    rules = re.sub(r"\[\d+[mhd]\]", f"[{window}]", rules)
     rules = re.sub(r"for: \d+[mh]", "for: 1s", rules)
     return rules.replace(">= 200", ">= 10").replace(">= 20\n", ">= 10\n")
 
 
 @contextmanager
-def prometheus(folder: Path, target: int) -> Iterator[Callable[[], Alerts]]:
-    """Run Prometheus, which scrapes the port ``target``; yield what returns the names of the alerts that fire."""
+def prometheus(
+    folder: Path, target: int, *, interval: str = "250ms", window: str = "30s"
+) -> Iterator[Callable[[], Alerts]]:
+    """Run Prometheus, which scrapes the port ``target``; yield what returns the names of the alerts that fire.
+
+    ``window`` stands for all windows of the rules.
+    """
     port = free_port()
     folder.mkdir()
-    (folder / "rules.yml").write_text(shortened(RULES.read_text()))
+    (folder / "rules.yml").write_text(shortened(RULES.read_text(), window))
     (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 250ms, evaluation_interval: 250ms}\nrule_files: [rules.yml]\nscrape_configs:\n"
+        f"global: {{scrape_interval: {interval}, evaluation_interval: {interval}}}\nrule_files: [rules.yml]\n"
+        "scrape_configs:\n"
         f"  - {{job_name: streamad, static_configs: [{{targets: ['127.0.0.1:{target}']}}]}}\n"
     )
     options = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}"]

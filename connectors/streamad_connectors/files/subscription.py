@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from pydantic import BaseModel, Field
 
-from streamad.errors import SourceError
+from streamad.errors import OutputError, SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.settings.fields import ConfigSection, Duration, Size
@@ -68,8 +68,9 @@ class FileSubscription:
 
     A restarted streamad cuts its file back to its checkpoint and writes later messages once more: none of the latest
     4,096 yielded lines is yielded again. A group's position is kept in the file ``NAME.GROUP.position`` beside it,
-    saved once a second and by ``close``: at least once. After ``hold`` it is that of the first line not released. A
-    line above ``max_record_bytes`` is yielded as a problem.
+    saved once a second and by ``close``: at least once. After ``hold`` it is that of the first line not released, and
+    one that cannot be saved (a full disk) is one warning until ``close``. A line above ``max_record_bytes`` is yielded
+    as a problem.
     """
 
     options_model: type[BaseModel] = FileSubscriptionOptions
@@ -94,6 +95,7 @@ class FileSubscription:
         self._yielded: TakenLine | None = None
         self._saved_at = 0.0
         self._is_changed = False
+        self._is_unsaved = False
         self._is_closed = False
         self._ending = asyncio.Event()
         self._end: int | None = None
@@ -308,13 +310,21 @@ class FileSubscription:
     async def _save_if_due(self) -> None:
         is_kept = self._group is not None and self._group.is_locked
         if is_kept and self._is_changed and time.monotonic() - self._saved_at >= _SAVE_S:
-            await finished(asyncio.to_thread(self._save))
+            try:
+                await finished(asyncio.to_thread(self._save))
+            except OutputError as error:
+                if self._held is None:
+                    raise
+                self._saved_at = time.monotonic()
+                if not self._is_unsaved:
+                    get_logger().warning("the position is not saved yet", path=str(self._path), why=str(error))
+                self._is_unsaved = True
 
     def _save(self) -> None:
         assert self._group is not None
         self._group.save(self._done_until())
         self._saved_at = time.monotonic()
-        self._is_changed = False
+        self._is_changed = self._is_unsaved = False
 
     def _done_until(self) -> Position:
         """Return the position before the first line held; none of the lines held counts as one that may come again."""

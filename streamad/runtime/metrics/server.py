@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -28,6 +29,7 @@ TURN_LIMIT_S = 30.0
 _TURN_S = 1.0
 _COLLECT_S = 10.0
 _REQUEST_S = 10.0
+_TOTAL_S = 30.0
 _MOST_REQUESTS = 16
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 
@@ -113,7 +115,7 @@ class MetricsServer:
 
 
 class Handler(WSGIRequestHandler):
-    """Answers one connection; ``timeout``: how long it may take, in seconds."""
+    """Answers one connection; ``timeout``: how long its client may be silent, in seconds."""
 
     timeout = _REQUEST_S
 
@@ -122,13 +124,17 @@ class Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request, sixteen at most: further connections are closed at once."""
+    """A thread for each request, sixteen at most: further connections are closed at once.
+
+    One that takes 30 seconds is ended, so that clients that send or read byte by byte keep nobody out.
+    """
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._room = threading.Semaphore(_MOST_REQUESTS)
+        self._begun_at: dict[socket.socket, float] = {}
         super().__init__(*args, **kwargs)
 
     def server_bind(self) -> None:
@@ -143,6 +149,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if there is room for one more."""
         if self._room.acquire(blocking=False):
+            self._begun_at[request] = time.monotonic()
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -152,7 +159,16 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            del self._begun_at[request]
             self._room.release()
+
+    def service_actions(self) -> None:
+        """End the connections that take too long; called twice a second."""
+        now = time.monotonic()
+        for request, begun_at in list(self._begun_at.items()):
+            if now - begun_at > _TOTAL_S:
+                with suppress(OSError):  # its thread has closed it
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that went away is no fault of ours."""

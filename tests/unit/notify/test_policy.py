@@ -123,6 +123,23 @@ def test_ten_thousand_at_once_are_two_notices_in_bounded_memory() -> None:
     assert found.n_held == 0
 
 
+def test_streams_that_never_come_again_are_quiet_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_QUIET", 50)
+    found = policy(quiet="1d")
+    for i in range(2):  # the second one waits
+        found.add(alert(0), i, 0.0)
+    for i in range(2, 200):
+        found.add(alert(0, stream=f"s-{i}"), i, 1.0)
+    told = []
+    while (batch := found.due(2.0)) is not None:
+        told += batch.numbers
+    assert sorted(told) == list(range(200))
+    found.add(alert(0, stream="s-199"), 200, 2.0)
+    assert found.due(2.0) is None, "one of the latest 50 is quiet"
+    found.add(alert(0, stream="s-2"), 201, 2.0)
+    assert numbers(found.due(2.0)) == [201], "the quiet period of an older one has ended early"
+
+
 @pytest.mark.parametrize("settings", [{"digest": "1h"}, {"quiet": "1h"}, {}])
 def test_reading_pauses_at_a_bound_and_what_waits_goes_early(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 import stamina
 
-from streamad.errors import UsageError
+from streamad.errors import OutputError, UsageError
 from streamad.notify import receiver as receiver_module
+from streamad.notify.notices import Notice
+from streamad.notify.policy import Batch
 from streamad.notify.receiver import group_of
 from streamad.notify.service import Notifier
+from streamad.notify.webhook import WebhookSender
 from streamad.plant import Plant
+from streamad_connectors.files import subscription as subscription_module
+from streamad_connectors.files.group_position import GroupPosition, Position
 from tests.support.notify.hook import Hook, listening
 from tests.support.notify.plant import id_of, notified_plant, receiver, write
 
@@ -154,6 +159,96 @@ async def test_what_cannot_be_delivered_is_an_event_and_the_next_goes_on(
         write(tmp_path, "alert", [3])
         await until(hook, lambda hook: len(hook.notices) == 3)
     assert hook.tries[-1] == id_of(3), "what was given up does not come again"
+
+
+@pytest.mark.usefixtures("at_once", "no_wait")
+async def test_a_receiver_whose_answer_breaks_the_library_is_tried_again_and_ends_no_other(
+    tmp_path: Path, hook: Hook, other: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [RuntimeError("an answer that nobody foresaw")] * 3
+    send = WebhookSender.send
+
+    async def sometimes(self: WebhookSender, notice: Notice) -> str:
+        said = await send(self, notice)
+        if self.place in hook.url and broken:
+            raise broken.pop()
+        return said
+
+    monkeypatch.setattr(WebhookSender, "send", sometimes)
+    plant = notified_plant(tmp_path, receiver(hook), receiver(other, "second"))
+    write(tmp_path, "alert", range(3))
+    async with notifying(plant):
+        await until(hook, lambda hook: hook.alert_ids[-1:] == [id_of(2)])
+        await until(other, lambda other: len(other.notices) == 3)
+    assert hook.tries == [*[id_of(0)] * 4, id_of(1), id_of(2)]
+
+
+async def test_an_alert_of_which_no_notice_can_be_made_is_an_event_and_the_next_goes_on(
+    tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = Notice.of
+
+    def made(batch: Batch, *args: Any, **more: Any) -> Notice:
+        if batch.id == id_of(1):
+            raise KeyError("what nobody foresaw")
+        return of(batch, *args, **more)
+
+    monkeypatch.setattr(Notice, "of", made)
+    plant = notified_plant(tmp_path, receiver(hook), undelivered="undelivered.jsonl")
+    write(tmp_path, "alert", range(3))
+    async with notifying(plant):
+        await until(hook, lambda hook: len(hook.notices) == 2)
+    assert hook.tries == [id_of(0), id_of(2)]
+    event = json.loads((tmp_path / "undelivered.jsonl").read_text())
+    assert event["kind"] == "notice_undelivered"
+    assert "the notice could not be made: KeyError" in event["message"]
+    assert id_of(1) in event["message"]
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "folder", "file/undelivered.jsonl"])
+@pytest.mark.usefixtures("at_once", "no_wait")
+async def test_a_place_of_events_that_cannot_be_written_holds_nothing_up(
+    place: str, tmp_path: Path, hook: Hook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    hook.conduct = lambda _, name: 500 if name == id_of(1) else 204
+    plant = notified_plant(tmp_path, receiver(hook, tries=2), undelivered=place)
+    write(tmp_path, "alert", range(3))
+    async with notifying(plant):
+        await until(hook, lambda hook: len(hook.notices) == 2)
+    said = capsys.readouterr().err
+    assert "notice_undelivered" in said
+    assert "event_not_written" in said
+
+
+async def test_a_full_disk_under_the_position_repeats_nothing_while_it_runs(
+    tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subscription_module, "_SAVE_S", 0.05)
+    full, save = [True], GroupPosition.save
+
+    def saved(self: GroupPosition, position: Position) -> None:
+        if full:
+            raise OutputError("no space left on device")
+        save(self, position)
+
+    monkeypatch.setattr(GroupPosition, "save", saved)
+    plant = notified_plant(tmp_path, receiver(hook))
+    async with notifying(plant):
+        for i in range(5):
+            write(tmp_path, "alert", [i])
+            await until(hook, lambda hook, i=i: len(hook.notices) == i + 1)  # type: ignore[misc]
+        full.clear()
+        position = tmp_path / f"alerts.jsonl.{group_of('hall', 'first')}.position"
+        async with asyncio.timeout(LIMIT_S):
+            while not position.exists():  # noqa: ASYNC110 - another task writes it
+                await asyncio.sleep(0.01)
+    assert capsys.readouterr().err.count("the position is not saved yet") == 1
+    write(tmp_path, "alert", [5])
+    async with notifying(plant):
+        await until(hook, lambda hook: len(hook.notices) == 6)
+    assert hook.tries == [id_of(i) for i in range(6)]
 
 
 async def test_410_ends_one_receiver_and_with_the_last_the_process(

@@ -127,6 +127,9 @@ async def test_410_ends_a_receiver(hook: Hook) -> None:
         ("9" * 500, 999_999_999_999.0),
         ("in 90 s", 90.0),
         ("Sun, 99 Nov 9999 99:99:99 GMT", None),
+        ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
+        ("Mon, 01 Jan 2001 00:00:00 +99999999999999", None),
+        ("Mon, 01 Jan 2001 99999999999999999999:00:00 GMT", None),
     ],
 )
 async def test_retry_after_is_read_as_seconds_or_as_a_date(text: str, expected_s: float | None, hook: Hook) -> None:

@@ -193,6 +193,15 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
         connection.close()
 
 
+def asked_until_answered(port: int) -> tuple[int, str]:
+    """Return the answer of /livez, asked for again for a minute if the connection is closed."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return get(port, "/livez")
+    return 0, ""
+
+
 @contextlib.asynccontextmanager
 async def server(collector: Collector | None = None, *, is_ready: bool = True) -> Any:
     made = MetricsServer("127.0.0.1:0", collector or OneMetric(), lambda: is_ready)
@@ -258,17 +267,53 @@ async def test_clients_that_ask_nothing_keep_nobody_out_for_long(monkeypatch: py
     async with server() as made:
         idle = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(40)]
 
-        def ask() -> tuple[int, str]:
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    return get(made.port, "/livez")
-            return 0, ""
-
-        assert await asyncio.to_thread(ask) == (200, "alive\n")
+        assert await asyncio.to_thread(asked_until_answered, made.port) == (200, "alive\n")
         assert sum(each.name.startswith("Thread-") for each in threading.enumerate()) <= 20
         for each in idle:
             each.close()
+
+
+async def test_clients_that_ask_byte_by_byte_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_TOTAL_S", 1.0)
+    async with server() as made:
+        dripping = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(16)]
+        ending = threading.Event()
+
+        def drip() -> None:
+            while not ending.wait(0.1):
+                for each in dripping:
+                    with contextlib.suppress(OSError):
+                        each.sendall(b"G")
+
+        feeding = threading.Thread(target=drip)
+        feeding.start()
+        try:
+            assert await asyncio.to_thread(asked_until_answered, made.port) == (200, "alive\n")
+        finally:
+            ending.set()
+            feeding.join()
+            for each in dripping:
+                each.close()
+
+
+@pytest.mark.parametrize("sent", [b"GET /" + b"x" * 10_000_000, b"GET / HTTP/1.1\r\n" + b"a: " + b"x" * 10_000_000,
+                                  b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 500_000, b"\x16\x03\x01\x00" * 1_000,
+                                  b"GET /metrics HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n"])  # fmt: skip
+async def test_requests_that_are_none_are_refused_and_the_next_is_answered(sent: bytes) -> None:
+    async with server() as made:
+
+        def ask() -> bytes:
+            with socket.create_connection(("127.0.0.1", made.port), timeout=30) as asking:
+                with contextlib.suppress(OSError):  # it is refused before all is sent
+                    asking.sendall(sent)
+                    asking.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):
+                    return asking.recv(100)
+            return b""
+
+        answer = await asyncio.to_thread(ask)
+        assert b"Traceback" not in answer
+        assert await asyncio.to_thread(get, made.port, "/livez") == (200, "alive\n")
 
 
 async def test_closing_amid_a_scrape_returns() -> None:

@@ -17,18 +17,25 @@ from pydantic import BaseModel, ConfigDict
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
 
+_LOOK_S = 0.005
+
 
 class MeanSquareOptions(BaseModel):
-    """``delay_ms``: how long a batch takes, so that tests can stop a worker while it is scoring."""
+    """``delay_ms``: how long a batch takes, so that tests can stop a worker while it is scoring.
+
+    ``hold``: while this file is there, a batch waits.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     delay_ms: float = 0.0
+    hold: Path | None = None
 
 
 class _Scorer:
-    def __init__(self, window_shape: tuple[int, int], delay_ms: float) -> None:
+    def __init__(self, window_shape: tuple[int, int], delay_ms: float, hold: Path | None = None) -> None:
         self.window_shape = window_shape
+        self._hold = hold
         self._delay_s = delay_ms / 1e3
 
     @property
@@ -38,6 +45,8 @@ class _Scorer:
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         if self._delay_s:
             time.sleep(self._delay_s)
+        while self._hold is not None and self._hold.exists():
+            time.sleep(_LOOK_S)
         terms = (windows.astype(np.float64) ** 2).sum(axis=2) / np.maximum(lengths, 1)[:, None]
         return np.asarray(terms, dtype=np.float32)
 
@@ -80,4 +89,4 @@ class MeanSquare:
 
     def load(self, folder: Path, *, device: str) -> _Scorer:
         channels, length = json.loads((folder / "shape.json").read_text())
-        return _Scorer((channels, length), self.options.delay_ms)
+        return _Scorer((channels, length), self.options.delay_ms, self.options.hold)
