@@ -26,6 +26,7 @@ from streamad.types import to_us
 from streamad.web.store.questions import (
     EVENT_COLUMNS,
     Moments,
+    Place,
     Questions,
     SeenEvent,
     SeenSequence,
@@ -45,7 +46,7 @@ from streamad.web.store.view_file import (
 )
 from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
 
-__all__ = ["Moments", "SeenEvent", "SeenSequence", "View"]
+__all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "View"]
 
 _TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
