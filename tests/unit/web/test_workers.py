@@ -526,6 +526,41 @@ def test_of_too_many_streams_those_with_alerts_are_drawn_and_the_page_says_so(tm
     assert "51 more streams are not drawn: those with alerts come first." in text
 
 
+async def test_many_statuses_wake_the_open_pages_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, looked, wakes = asyncio.Event(), asyncio.Event(), []
+
+    class Read(Topic):
+        async def messages(self) -> Any:
+            async for each in super().messages():
+                yield each
+                if each.key == b"last":
+                    read.set()
+
+    class Looked(Workers):
+        def look(self) -> bool:
+            looked.set()
+            return super().look()
+
+    now = datetime.now(UTC)
+    topic = Read(*((name, status_of(name, created_at=now)) for name in (*map(str, range(300)), "last")))
+    monkeypatch.setattr("streamad.web.reading.subscription_of", lambda *_, **__: topic)
+    monkeypatch.setattr("streamad.web.reading._LOOK_S", 0.02)
+    plant = plant_in(tmp_path, sinks={"status": "kafka://h:1/status"})
+    view, workers = opened_view(tmp_path), Looked(plant.clock)
+    reading = Reading(plant, view, lambda: wakes.append(workers.number), workers)
+    task = asyncio.create_task(reading.run())
+    async with asyncio.timeout(30):
+        await read.wait()
+        while not wakes or wakes[-1] < 301:
+            looked.clear()
+            await looked.wait()
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(wakes) < 100
+    view.close()
+
+
 def test_a_silent_worker_is_in_the_banner(tmp_path: Path) -> None:
     page = page_with(tmp_path)
     page.workers.take(status_of(created_at=now_of(page) - timedelta(minutes=5), open_=[opened()]))
