@@ -32,7 +32,7 @@ from streamad.web.acting import Acting, joined_note
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
 from streamad.web.shared import Shared
-from streamad.web.store.view import View
+from streamad.web.store.view import Place, View
 from streamad.web.store.view_file import ViewError
 from streamad.web.workers import Workers
 
@@ -246,10 +246,12 @@ def _clock(request: Request) -> Clock | None:
     return _CLOCKS.get(request.query_params.get("clock", ""))
 
 
-def _time_us(request: Request, name: str) -> int | None:
-    """Return a time of the address, in us since 1970; None if there is none."""
-    given = request.query_params.get(name, "")
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 18 else None
+def _place(request: Request) -> Place | None:
+    """Return behind which place in a list the address asks to go on (``before``, in us since 1970, and ``id``)."""
+    given = request.query_params.get("before", "")
+    if not (given.isascii() and given.isdecimal() and len(given) < 18):
+        return None
+    return Place(int(given), request.query_params.get("id") or None)
 
 
 def _path(request: Request) -> str:
@@ -319,16 +321,15 @@ class _Handlers:
 
     async def alerts(self, request: Request) -> Response:
         unjudged = request.query_params.get("state") == "new"
-        before_us = _time_us(request, "before")
-        return await self._page(request, "Alerts", "/", self._site.content.alerts, unjudged, before_us)
+        return await self._page(request, "Alerts", "/", self._site.content.alerts, unjudged, _place(request))
 
     async def streams(self, request: Request) -> Response:
         return await self._page(request, "Streams", "/streams", self._site.content.streams)
 
     async def stream(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        before_us = _time_us(request, "before")
-        return await self._page(request, name or "Stream", "/streams", self._site.content.stream, name, before_us)
+        shown = self._site.content.stream
+        return await self._page(request, name or "Stream", "/streams", shown, name, _place(request))
 
     async def running(self, request: Request) -> Response:
         name = request.query_params.get("name", "")

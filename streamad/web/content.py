@@ -51,7 +51,7 @@ from streamad.web.pages.running import Usual, clock_of, model_of, running, secti
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, calibration
 from streamad.web.store.questions import ContentError
-from streamad.web.store.view import SeenSequence, View
+from streamad.web.store.view import Place, SeenSequence, View
 from streamad.web.workers import Workers
 
 _BUDGET = 200
@@ -146,23 +146,25 @@ class Content:
     def streams(self, frame: Frame) -> list[Html]:
         """Return the content of the page of all streams."""
         rows = []
-        for name in self._view.streams(_STREAMS):
+        names = self._view.streams(_STREAMS + 1)
+        for name in names[:_STREAMS]:
             last = self._view.of_stream(name, 1)
             rows.append((name, next(iter(last), None), self._view.n_alerts(name, 50)))
-        return streams(rows)
+        return streams(rows, are_all=len(names) <= _STREAMS)
 
-    def stream(self, frame: Frame, name: str, before_us: int | None) -> list[Html]:
+    def stream(self, frame: Frame, name: str, behind: Place | None) -> list[Html]:
         """Return the content of the page of one stream."""
-        rows = self._view.of_stream(name, _PAGE, before_us=before_us)
+        found = self._view.of_stream(name, _PAGE + 1, behind=behind)
+        rows = found[:_PAGE]
         limits = {}
         for key in {(one.model, one.version) for one in rows if one.model and one.version}:
             if (limit := self._alerts_from(*key)) is not None:
                 limits[key] = limit
-        before = rows[-1].end_us if len(rows) == _PAGE else None
+        older = Place.behind(rows[-1]) if len(found) > _PAGE else None
         moments = self._view.moments([one.id for one in rows])
         channels = self._plant.settings.channel_specs
-        events = self._events_of(name, rows, is_newest=before_us is None)
-        return stream(name, rows, limits, moments, channels, events=events, before=before)
+        events = self._events_of(name, rows, is_newest=behind is None)
+        return stream(name, rows, limits, moments, channels, events=events, older=older)
 
     def _events_of(self, name: str, rows: Sequence[SeenSequence], *, is_newest: bool) -> list[EventMark]:
         """Return the marks of the time in which ``rows``, the newest first, were judged; of the newest: until now."""
@@ -215,15 +217,12 @@ class Content:
                 return next(one for one in normals if one.id == best)
         return None
 
-    def alerts(self, frame: Frame, unjudged: bool, before_us: int | None) -> list[Html]:
+    def alerts(self, frame: Frame, unjudged: bool, behind: Place | None) -> list[Html]:
         """Return the content of the page of all alerts, a portion of it."""
-        rows = self._view.inbox(_PAGE + 1, before_us=before_us, unjudged=unjudged)
-        older = None
-        if len(rows) > _PAGE:  # alerts that ended at the same time stay together, or the next portion would miss them
-            whole = [one for one in rows if one.end_us != rows[-1].end_us]
-            rows = whole or rows[:_PAGE]
-            older = rows[-1].end_us
-        return alerts_page(rows, unjudged=unjudged, before_us=before_us, older=older)
+        found = self._view.inbox(_PAGE + 1, behind=behind, unjudged=unjudged)
+        rows = found[:_PAGE]
+        older = Place.behind(rows[-1]) if len(found) > _PAGE else None
+        return alerts_page(rows, unjudged=unjudged, behind=behind, older=older)
 
     def calibration(self, frame: Frame) -> list[Html]:
         """Return the content of the page Calibration."""

@@ -240,13 +240,16 @@ class Reading:
             self._on_change()
 
     def _heard(self) -> None:
-        self.troubles.pop("status", None)
-        self._on_change()
+        if self.troubles.pop("status", None) is not None:
+            self._on_change()
 
     async def _look(self) -> None:
-        """Notice workers that fall silent."""
+        """Tell of what workers have written, once for all of them, and notice those that fall silent."""
+        told = 0
         while True:
-            if self.workers.look():
+            self.workers.look()
+            if self.workers.number != told:
+                told = self.workers.number
                 self._on_change()
             await asyncio.sleep(_LOOK_S)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from streamad.pictures.html import Html, element
 from streamad.types import ChannelSpec
+from streamad.web.pages.alerts import place_query
 from streamad.web.pages.events import EventMark
 from streamad.web.pages.layout import JUDGED, count, decision_of, rows_table, state_of, stream_link, when
 from streamad.web.pages.now import decision_row
 from streamad.web.pages.stream_charts import JUDGED_SIGNS, course_of_means, course_of_scores
-from streamad.web.store.view import Moments, SeenSequence
+from streamad.web.store.view import Moments, Place, SeenSequence
 
 _EACH_DOT = (
     "Each dot is a sequence, evenly far apart whatever the pauses; below: when some of them ended (UTC). Dashed: the "
@@ -24,7 +25,7 @@ _JUDGED = "; ".join(f"{sign} {JUDGED[judgement]}" for judgement, sign in JUDGED_
 _HEADS = ("ended (UTC)", "sequence", "decision", "score", "p", "why", "judged")
 
 
-def streams(rows: Sequence[tuple[str, SeenSequence | None, int]]) -> list[Html]:
+def streams(rows: Sequence[tuple[str, SeenSequence | None, int]], *, are_all: bool) -> list[Html]:
     """Return the content: name, last sequence and number of alerts among the last ones of each stream."""
     if not rows:
         return [element("h1", "Streams"), element("p", "No stream yet: nothing has been judged.")]
@@ -33,7 +34,10 @@ def streams(rows: Sequence[tuple[str, SeenSequence | None, int]]) -> list[Html]:
         for name, last, n_alerts in rows
     ]
     heads = ("stream", "last ended (UTC)", "last decision", "alerts in the last 50")
-    return [element("h1", count(len(rows), "stream")), rows_table("Streams, the newest first", heads, cells)]
+    parts = [element("h1", count(len(rows), "stream") if are_all else f"More than {count(len(rows), 'stream')}")]
+    if not are_all:
+        parts.append(element("p", f"Listed are the {len(rows)} whose sequences ended last.", class_="soft"))
+    return [*parts, rows_table("Streams, the newest first", heads, cells)]
 
 
 def stream(
@@ -44,12 +48,12 @@ def stream(
     channels: Sequence[ChannelSpec],
     *,
     events: Sequence[EventMark] = (),
-    before: int | None,
+    older: Place | None,
 ) -> list[Html]:
     """Return the content: scores over time with each version's threshold, mean and spread, then the sequences.
 
     ``limits``: the lowest score that alerts, by name and version of the model. ``moments``: by id of the sequence.
-    ``events``: of the time from the first sequence on. ``before``: where older ones begin.
+    ``events``: of the time from the first sequence on. ``older``: behind which place are older ones.
     """
     if not rows:
         return [element("h1", name or "Stream"), element("p", "No sequence of this stream was read.")]
@@ -64,9 +68,9 @@ def stream(
     parts += _courses_of_means(in_order, moments, channels)
     listed = [(*decision_row(one), _judged(one)) for one in rows]
     parts += [element("h2", "Sequences"), rows_table("Sequences, the newest first", _HEADS, listed)]
-    if before is not None:
-        older = f"/stream?name={quote(name, safe='')}&before={before}"
-        parts.append(element("p", element("a", "older ones", href=older)))
+    if older is not None:
+        query = urlencode({"name": name, **place_query(older)}, quote_via=quote)
+        parts.append(element("p", element("a", "older ones", href=f"/stream?{query}")))
     return parts
 
 

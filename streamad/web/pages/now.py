@@ -24,10 +24,10 @@ from streamad.web.pages.layout import (
     when,
 )
 from streamad.web.pages.span import SKEW_US, span_of
-from streamad.web.store.view import SeenEvent, SeenSequence
+from streamad.web.store.view import Place, SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150
-_MOST_LANES = 200
+_MOST_LANES, _MOST_OPEN = 200, 400
 _NAME = 20
 _OPEN = 0.02
 _SKIP = element("a", "Skip the lines: to the alerts", href="#alerts", class_="skip")
@@ -82,7 +82,8 @@ def _inbox(alerts: Sequence[SeenSequence], most: int) -> list[Html]:
     parts = [alerts_table("Alerts, those not judged first", alerts)]
     if len(alerts) >= most:
         is_full = all(one.judgement in (None, "withdrawn") for one in alerts)
-        older = [alerts_link("older ones not judged", unjudged=True, before_us=alerts[-1].end_us)] if is_full else []
+        behind = Place.behind(alerts[-1])
+        older = [alerts_link("older ones not judged", unjudged=True, behind=behind)] if is_full else []
         parts.append(element("p", *older, " ", alerts_link("all alerts", unjudged=False), class_="choice"))
     return parts
 
@@ -134,9 +135,10 @@ def swimlanes(
     if found is None:
         return Html("")
     first, last, timed, begun, n_before = found
-    names = sorted({one.stream for one in timed} | {one.stream for one, _ in begun})[:_MOST_LANES]
+    alerts_first = sorted(timed, key=lambda one: not one.is_alert)
+    every = list(dict.fromkeys([*(one.stream for one in alerts_first), *(one.stream for one, _ in begun)]))
+    names = sorted(every[:_MOST_LANES])
     lanes = {name: number for number, name in enumerate(names)}
-    begun = [(one, at) for one, at in begun if one.stream in lanes]
     width_us = max(1, last - first)
     height = len(names) * _LANE + 22
 
@@ -160,14 +162,13 @@ def swimlanes(
     for one in sorted(timed, key=lambda each: each.is_alert):
         if one.stream in lanes:
             parts.append(_bar(one, x(max(one.start_us or 0, first)), x(one.end_us or 0), lanes[one.stream] * _LANE))
-    for each, at_us in begun:
+    for stream, said, at_us in _open_bars([(one, at) for one, at in begun if one.stream in lanes]):
         left = x(max(at_us, first))
         width = max(_WIDTH - 8 - left, 1.2)
-        box = f'x="{left:.1f}" y="{lanes[each.stream] * _LANE + 10}" width="{width:.1f}" height="8"'
-        said = f"{each.stream} {each.sequence}: running"
+        box = f'x="{left:.1f}" y="{lanes[stream] * _LANE + 10}" width="{width:.1f}" height="8"'
         link = element(
             "a", element("title", said), Html(f'<rect class="bar open" {box}/>'),
-            href=f"/running?name={quote(each.stream, safe='')}", aria_label=said,
+            href=f"/running?name={quote(stream, safe='')}", aria_label=said,
         )  # fmt: skip
         parts.append(link)
     for share in (0.0, 0.5, 1.0):
@@ -180,10 +181,26 @@ def swimlanes(
     title = element("title", f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time")
     picture = Html(f'<svg class="lanes" viewBox="0 0 {_WIDTH} {height}" role="group">{title}{"".join(parts)}</svg>')
     box = element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Lines over time")
-    if not n_before:
-        return box
-    said = f"{count(n_before, 'sequence')} dated long before the others {'is' if n_before == 1 else 'are'} not drawn."
-    return joined([box, element("p", said, class_="soft")])
+    left_out = []
+    if n_before:
+        left_out.append(f"{count(n_before, 'sequence')} dated long before the others {_are(n_before)} not drawn.")
+    if n_more := len(every) - len(names):
+        left_out.append(f"{count(n_more, 'more stream')} {_are(n_more)} not drawn: those with alerts come first.")
+    return joined([box, *(element("p", said, class_="soft") for said in left_out)])
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _open_bars(begun: Sequence[tuple[OpenSequence, int]]) -> list[tuple[str, str, int]]:
+    """Return stream, words and start of each bar of open sequences; of very many one for each stream."""
+    if len(begun) <= _MOST_OPEN:
+        return [(one.stream, f"{one.stream} {one.sequence}: running", at) for one, at in begun]
+    of_stream: dict[str, list[int]] = {}
+    for one, at in begun:
+        of_stream.setdefault(one.stream, []).append(at)
+    return [(stream, f"{stream}: {count(len(at), 'sequence')} running", min(at)) for stream, at in of_stream.items()]
 
 
 def _bar(one: SeenSequence, left: float, right: float, y: float) -> Html:

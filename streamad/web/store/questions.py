@@ -16,6 +16,7 @@ from streamad.errors import StreamadError
 from streamad.messages import Attribution, Window
 
 NEVER = 1 << 62
+_LAST_ID = "~"  # comes after every id
 _DAMAGE = (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, TypeError)
 _T = TypeVar("_T")
 
@@ -78,6 +79,26 @@ class SeenEvent:
     created_us: int
 
 
+class Place(NamedTuple):
+    """A place in a list of sequences, the newest first: behind the one with the id ``id``, which ended at ``end_us``.
+
+    Without an id: behind all that ended then.
+    """
+
+    end_us: int
+    id: str | None = None
+
+    @classmethod
+    def behind(cls, one: SeenSequence) -> Place:
+        """Return the place behind ``one``."""
+        return cls(one.end_us or 0, one.id)
+
+    @property
+    def values(self) -> tuple[int, int, str]:
+        """Return the values for ``_BEHIND``."""
+        return self.end_us, self.end_us, self.id or _LAST_ID
+
+
 class Moments(NamedTuple):
     """Mean and spread of each channel in one judged window, in the order of the config's channels."""
 
@@ -94,6 +115,8 @@ _COLUMNS = ", ".join(
     for field in fields(SeenSequence)
 )
 EVENT_COLUMNS = ", ".join(field.name for field in fields(SeenEvent))
+_BEHIND = "end_us <= ? AND (end_us < ? OR id > ?)"
+_ANYWHERE = Place(NEVER)
 _SHOWN = "(decision IS NOT NULL OR rate IS NOT NULL)"
 
 
@@ -160,23 +183,23 @@ class Questions(ABC):
         *,
         since_us: int = -NEVER,
         until_us: int = NEVER,
-        before_us: int | None = None,
+        behind: Place | None = None,
         unjudged: bool = False,
     ) -> list[SeenSequence]:
         """Return alerts, the newest first; ``unjudged``: only those without a mark that counts.
 
-        They ended from ``since_us`` to ``until_us``, and before ``before_us``.
+        They ended from ``since_us`` to ``until_us``, and come ``behind`` a place in the list.
         """
-        where = "rate IS NOT NULL AND end_us >= ? AND end_us <= ?"
-        until_us = until_us if before_us is None else min(until_us, before_us - 1)
+        where = f"rate IS NOT NULL AND end_us >= ? AND end_us <= ? AND {_BEHIND}"
+        values = (since_us, until_us, *(behind or _ANYWHERE).values)
         if unjudged:
             where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
-        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (since_us, until_us, limit))
+        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (*values, limit))
 
-    def of_stream(self, stream: str, limit: int, *, before_us: int | None = None) -> list[SeenSequence]:
-        """Return the sequences of one stream, the newest first."""
-        where = f"stream = ? AND end_us < ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (stream, before_us or NEVER, limit))
+    def of_stream(self, stream: str, limit: int, *, behind: Place | None = None) -> list[SeenSequence]:
+        """Return the sequences of one stream, the newest first, ``behind`` a place in the list."""
+        where = f"stream = ? AND {_BEHIND} AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
+        return self._select(where, (stream, *(behind or _ANYWHERE).values, limit))
 
     def n_alerts(self, stream: str, n: int) -> int:
         """Return how many of the last ``n`` sequences of one stream have an alert."""

@@ -26,6 +26,7 @@ from streamad.types import to_us
 from streamad.web.store.questions import (
     EVENT_COLUMNS,
     Moments,
+    Place,
     Questions,
     SeenEvent,
     SeenSequence,
@@ -45,9 +46,9 @@ from streamad.web.store.view_file import (
 )
 from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
 
-__all__ = ["Moments", "SeenEvent", "SeenSequence", "View"]
+__all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "View"]
 
-_TRIM_ROWS = 2_000
+_TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
 _UNFIT = (
     sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, ArithmeticError, ValueError, TypeError,
@@ -93,6 +94,7 @@ class View(Questions):
         self._lock = threading.Lock()
         self._readers: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._is_noted = False
+        self._identity: tuple[int, int] | None = None
         self.n_unfit = 0
         """How many messages were skipped, since they cannot be kept."""
         self._open()
@@ -102,13 +104,13 @@ class View(Questions):
         with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = connected(path)
-            self._identity = identity_of(path)
             self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
             self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
             self._writer.executescript(_TABLES)
             add_columns(self._writer)
             path.chmod(0o600)
             view_id = self._begin()
+            self._identity = identity_of(path)
             (newest,) = self._writer.execute("SELECT max(change) FROM sequences").fetchone()
             (event,) = self._writer.execute("SELECT max(change) FROM events").fetchone()
         self._state = view_id, max(newest or 0, event or 0)
@@ -150,12 +152,12 @@ class View(Questions):
         Threads that read the old one find the new one with their next question.
         """
         with self._lock:
-            is_ours = identity_of(self.path) == self._identity
+            is_ours = self._identity is not None and identity_of(self.path) == self._identity
             with suppress(sqlite3.Error):
                 self._writer.close()
-            aside = set_aside(self.path, is_damaged=is_ours)
+            self.set_aside = set_aside(self.path, is_damaged=is_ours) or self.set_aside
+            self._identity = None  # if this fails, as on a full disk, the next try goes on with what it has begun
             self._open()
-            self.set_aside = aside or self.set_aside
             self.damage = None
 
     def _begin(self) -> str:
@@ -308,7 +310,7 @@ class View(Questions):
             if self._size() > self._max_bytes:
                 with writer:
                     removed += _removed(writer, "?", 1)
-            writer.execute("PRAGMA incremental_vacuum")
+            writer.executescript(f"PRAGMA incremental_vacuum({_TRIM_PAGES})")  # each of its steps frees one page
         return removed
 
     def _size(self) -> int:

@@ -86,12 +86,15 @@ def set_aside(path: Path, *, is_damaged: bool = False) -> Path | None:
 
 
 def _is_view(path: Path) -> bool:
-    """Return whether the file is a whole view of this release."""
+    """Return whether the file is a whole view of this release, or one that holds nothing yet, as on a full disk."""
     with reported(path), _unless_damaged():
         connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=_BUSY_S)
         try:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if (application, version) in {(APPLICATION, 0), (0, 0)}:
+                (n_parts,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                return bool(n_parts == 0)
             if (application, version) == (APPLICATION, VIEW_VERSION):
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 return bool(verdict == "ok")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from streamad.messages import Alert, Feedback
 from tests.support.web.messages import T, messages_of
@@ -58,6 +59,21 @@ def test_all_alerts_are_reached_portion_by_portion_also_those_of_one_moment(tmp_
         path = next((each for each in links(text) if "before=" in each), "")
     assert len(found) == 3
     assert sorted(each for portion in found for each in portion) == list(range(300))
+
+
+@pytest.mark.parametrize("query", ["", "?state=new"])
+def test_very_many_alerts_of_one_moment_are_all_reached(query: str, tmp_path: Path) -> None:
+    given = [msgspec.structs.replace(one, start_time=T - timedelta(minutes=1), end_time=T) for one in alerts(300)]
+    client = PageUnderTest(tmp_path, given).browser()
+    text = client.get("/").text
+    shown, (older, _) = ids(text), links(text)
+    path, found = f"/alerts{query}", []
+    while path:
+        text = client.get(path).text
+        found += ids(text)
+        path = next((each for each in links(text) if "before=" in each), "")
+    assert found == list(range(300))
+    assert shown + ids(client.get(older).text) == list(range(150))
 
 
 def one_of_three(message: Any) -> int:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from streamad.web.reading import Reading
+from streamad.web.store import view as views
 from streamad.web.store.view import View
 from streamad.web.store.view_file import ViewError
 from tests.support.web.messages import MODEL, messages_of, verdict
@@ -141,6 +142,52 @@ def test_a_view_that_is_only_locked_is_kept(tmp_path: Path, monkeypatch: pytest.
     other.close()
     page.view.put([verdict(2)])
     assert len(page.view.latest(9)) == 2
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("step", ["connected", "add_columns", "_boot_id"])
+def test_a_full_disk_gets_no_further_file_at_each_try_to_begin_anew(
+    step: str, damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = opened(tmp_path)
+    view.put([verdict(i) for i in range(300)])
+    folded(view)
+    damage(view.path)
+
+    def full(*given: Any) -> None:
+        if step == "connected":
+            given[0].touch()  # SQLite has made the file, and cannot write into it
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as context:
+        context.setattr(views, step, full)
+        for _ in range(4):
+            with pytest.raises(ViewError, match="full"):
+                view.begin_anew()
+    view.begin_anew()
+    assert n_aside(tmp_path) == (damage is not remove)
+    assert view.set_aside is None if damage is remove else view.set_aside == next(tmp_path.glob("*.aside-*[0-9]"))
+    view.put([verdict(1)])
+    assert len(view.latest(9)) == 1
+    view.close()
+
+
+def test_a_page_that_starts_again_and_again_on_a_full_disk_sets_nothing_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as context:
+        for step in ("add_columns", "identity_of", "connected"):
+            context.setattr(views, step, full)
+            with pytest.raises(ViewError, match="full"):
+                opened(tmp_path)
+    (tmp_path / "view.sqlite3").unlink()
+    (tmp_path / "view.sqlite3").touch()
+    view = opened(tmp_path)
+    assert n_aside(tmp_path) == 0
+    view.close()
 
 
 # --- content of one sequence ---

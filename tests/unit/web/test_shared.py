@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamad.web import shared
 from streamad.web.shared import Shared
+from tests.support.web.messages import messages_of
+from tests.support.web.page import HOST, PageUnderTest
 
 
 class Made:
@@ -93,3 +98,40 @@ async def test_one_who_goes_away_takes_nothing_from_the_others() -> None:
     gone.cancel()
     assert await stays == 0
     assert gone.cancelled()
+
+
+async def test_pictures_that_are_asked_for_side_by_side_are_drawn_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = PageUnderTest(tmp_path, messages_of(1)[:4])
+    together = threading.Barrier(2)
+    statuses: list[int] = []
+
+    def drawn(*_: object) -> bytes:
+        try:
+            together.wait(0.05)  # two at a time would meet
+            statuses.append(-1)
+        except threading.BrokenBarrierError:
+            together.reset()
+        return b"picture"
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    monkeypatch.setattr("streamad.web.app.has_plots", lambda: True)
+    monkeypatch.setattr("streamad.web.content.Content.png", drawn)
+    cookie = f"{page.access.cookie_name}={page.access.cookie}".encode()
+    path = f"/s/{1:032x}.png"
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "scheme": "http",
+        "headers": [(b"host", HOST.encode()), (b"cookie", cookie)], "client": ("127.0.0.1", 1), "server": ("h", 1),
+        "http_version": "1.1", "root_path": "", "extensions": {},
+    }  # fmt: skip
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(page.application(dict(scope), receive, send) for _ in range(6)))
+    assert statuses == [200] * 6
+    page.view.close()

@@ -91,6 +91,33 @@ def test_an_older_portion_has_no_events_that_came_later(tmp_path: Path) -> None:
     assert lines(chart(tmp_path, [], f"{STREAM}&before={to_us(T + timedelta(minutes=30))}")) == []
 
 
+def test_sequences_of_one_moment_are_all_reached(tmp_path: Path) -> None:
+    given = [msgspec.structs.replace(verdict(i), stream="a&b", start_time=T, end_time=T) for i in range(300)]
+    client = PageUnderTest(tmp_path, given).browser()
+    path, found = "/stream?name=a%26b", []
+    while path:
+        text = client.get(path).text
+        listed = text[text.index("Sequences, the newest first") :]
+        names = re.findall(r'data-head="sequence"><a href="/s/([0-9a-f]{32})"', listed)
+        found.append([int(name, 16) for name in names])
+        links = re.findall(r'href="(/stream\?[^"]*before[^"]*)"', text)
+        path = links[0].replace("&amp;", "&") if links else ""
+    assert [len(each) for each in found] == [120, 120, 60]
+    assert [each for portion in found for each in portion] == list(range(300))
+
+
+def test_of_too_many_streams_the_newest_are_listed_and_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = PageUnderTest(tmp_path, [msgspec.structs.replace(verdict(i), stream=f"line-{i}") for i in range(4)])
+    assert "<h1>4 streams</h1>" in page.browser().get("/streams").text
+    monkeypatch.setattr("streamad.web.content._STREAMS", 3)
+    text = page.browser().get("/streams").text
+    assert "<h1>More than 3 streams</h1>" in text
+    assert "line-1" in text
+    assert "line-0" not in text
+
+
 def test_a_judgement_stands_above_its_sequence_and_in_the_list(tmp_path: Path) -> None:
     given = [
         *verdicts(),

@@ -300,3 +300,16 @@ def test_threads_that_have_ended_leave_no_connection(tmp_path: Path) -> None:
         names = [str(each.readlink()) for each in files.iterdir() if os.path.lexists(each)]
         assert names.count(str(tmp_path / "view.sqlite3")) <= 3
     view.close()
+
+
+def test_the_file_shrinks_after_what_it_held_is_gone(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([Event(kind="drift", message=f"{i} {'x' * 3_000}", created_at=T) for i in range(500)])
+    view._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # noqa: SLF001
+    before = view.path.stat().st_size
+    view._writer.execute("DELETE FROM events")  # noqa: SLF001
+    view._writer.commit()  # noqa: SLF001
+    view.trim()
+    view._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # noqa: SLF001
+    assert view.path.stat().st_size * 5 < before
+    view.close()

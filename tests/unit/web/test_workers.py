@@ -23,7 +23,7 @@ from streamad.web.app import Changes
 from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
-from tests.support.web.messages import MODEL, T, verdict
+from tests.support.web.messages import MODEL, T, messages_of, verdict
 from tests.support.web.page import PageUnderTest, plant_in
 from tests.support.web.status import curve_of, opened, status_of
 from tests.unit.web.test_reading import opened as opened_view
@@ -502,6 +502,63 @@ def test_the_lines_show_what_runs(case: str, tmp_path: Path) -> None:
     if is_drawn:
         width = float(re.findall(r'class="bar open"[^>]* width="([0-9.]+)"', text)[0])
         assert width > 5
+
+
+def test_very_many_open_sequences_are_one_bar_for_each_stream(tmp_path: Path) -> None:
+    page = page_with(tmp_path, judged=False)
+    for n in range(64):
+        open_ = [opened(f"line-{k}", f"B-{n}", start=T - timedelta(minutes=n)) for k in range(200)]
+        page.workers.take(status_of(f"worker-{n}", open_=open_, created_at=now_of(page)))
+    text = page.browser().get("/").text
+    assert text.count('class="bar open"') == 200
+    assert "line-7: 64 sequences running" in text
+    assert len(text) < 300_000
+
+
+def test_of_too_many_streams_those_with_alerts_are_drawn_and_the_page_says_so(tmp_path: Path) -> None:
+    given = [msgspec.structs.replace(verdict(i), stream=f"line-{i:03}") for i in range(250)]
+    odd = [msgspec.structs.replace(each, stream="line-999") for each in messages_of(300)[:2]]
+    page = page_with(tmp_path, judged=False)
+    page.view.put([*given, *odd])
+    text = page.browser().get("/").text
+    lanes = text[text.index('class="lanes"') :]
+    assert "line-999 " in lanes[: lanes.index("</svg>")]
+    assert "51 more streams are not drawn: those with alerts come first." in text
+
+
+async def test_many_statuses_wake_the_open_pages_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, looked, wakes = asyncio.Event(), asyncio.Event(), []
+
+    class Read(Topic):
+        async def messages(self) -> Any:
+            async for each in super().messages():
+                yield each
+                if each.key == b"last":
+                    read.set()
+
+    class Looked(Workers):
+        def look(self) -> bool:
+            looked.set()
+            return super().look()
+
+    now = datetime.now(UTC)
+    topic = Read(*((name, status_of(name, created_at=now)) for name in (*map(str, range(300)), "last")))
+    monkeypatch.setattr("streamad.web.reading.subscription_of", lambda *_, **__: topic)
+    monkeypatch.setattr("streamad.web.reading._LOOK_S", 0.02)
+    plant = plant_in(tmp_path, sinks={"status": "kafka://h:1/status"})
+    view, workers = opened_view(tmp_path), Looked(plant.clock)
+    reading = Reading(plant, view, lambda: wakes.append(workers.number), workers)
+    task = asyncio.create_task(reading.run())
+    async with asyncio.timeout(30):
+        await read.wait()
+        while not wakes or wakes[-1] < 301:
+            looked.clear()
+            await looked.wait()
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(wakes) < 100
+    view.close()
 
 
 def test_a_silent_worker_is_in_the_banner(tmp_path: Path) -> None:
