@@ -103,6 +103,46 @@ def test_a_page_stays_within_its_origin_its_policy_and_its_width(
     visitor.assert_clean()
 
 
+def test_on_a_phone_what_is_odd_is_in_sight_and_all_channels_show_the_same_time(
+    browser: Browser, link: str, paths: dict[str, str]
+) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 360, "height": 740})
+    page = visitor.go(paths["aligned"])
+    for mark in (".scores path.odd", ".heat .outline", ".panel .segment"):
+        at, box = page.locator(mark).first.bounding_box(), page.locator(f".chart:has({mark})").first.bounding_box()
+        assert at is not None
+        assert box is not None
+        assert box["x"] <= at["x"] < box["x"] + box["width"], mark
+    boxes = page.locator(".chart:has(.panel)").evaluate_all("all => all.map((box) => box.scrollLeft)")
+    unmarked = page.locator(".chart:has(.panel):not(:has(.segment))").evaluate_all(
+        "all => all.map((box) => box.scrollLeft)"
+    )
+    assert unmarked
+    assert set(unmarked) == {boxes[0]}
+    visitor.context.close()
+
+
+def test_on_a_phone_a_cell_stands_in_one_line_with_its_name(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 360, "height": 740})
+    cell = visitor.go("/alerts").locator("td[data-head=stream]").first
+    height = cell.evaluate("(one) => parseFloat(getComputedStyle(one).lineHeight)")
+    box = cell.bounding_box()
+    assert box is not None
+    assert box["height"] < 1.5 * height
+    visitor.context.close()
+
+
+def test_sign_and_word_of_a_decision_stand_in_one_line(browser: Browser, link: str, paths: dict[str, str]) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 660, "height": 900})
+    lines = "all => all.map((each) => each.getClientRects().length)"
+    assert set(visitor.go(paths["stream"]).locator("td .decision").evaluate_all(lines)) == {1}
+    legend = visitor.go("/").locator(".legend .decision:not(.event)")
+    for width in range(320, 400, 10):
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        assert set(legend.evaluate_all(lines)) == {1}, width
+    visitor.context.close()
+
+
 @pytest.fixture(scope="module", params=["light", "dark"])
 def examined(request: pytest.FixtureRequest, browser: Browser, link: str) -> Iterator[Visitor]:
     """A person whose browser lets axe-core in, which the page's policy would refuse."""
