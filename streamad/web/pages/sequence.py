@@ -170,7 +170,7 @@ def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
     for one in picture.panels:
         share = "" if one.share is None else f"share {one.share:.0%}"
         said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
-        head = element("h3", f"{one.name} ", element("small", f"{one.unit}  {share}".strip()))
+        head = element("h3", f"{one.name} ", element("small", ", ".join(filter(None, (one.unit, share)))))
         words = element("p", "; ".join(said), class_="odd") if said else Html("")
         summary = element("summary", "Show as table")
         table = element("details", summary, _values(picture, one), data_fold=f"table {one.name}")
@@ -230,7 +230,7 @@ def _deviations(picture: Picture) -> Html:
         "Distance from the median in half widths of the band: grey within it, warm above, cold below. Outlined: where "
         "the model's score falls if the stretch is replaced by a normal one.",
     )
-    return element("figure", element("h2", "Where and when"), charts.heatmap(rows), caption)
+    return element("figure", element("h2", "Where and when"), charts.heatmap(picture, rows), caption)
 
 
 def _scores(case: Case, normal: Normal) -> list[Html]:
