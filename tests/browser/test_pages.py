@@ -332,7 +332,7 @@ def test_an_alert_that_this_browser_has_opened_is_seen(browser: Browser, link: s
 def test_a_link_leads_over_the_lines_to_the_alerts(browser: Browser, link: str) -> None:
     visitor = Visitor(browser, link)
     page = visitor.page
-    skip = page.get_by_role("link", name="Skip the lines")
+    skip = page.get_by_role("link", name="Skip the streams")
     skip.focus()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
