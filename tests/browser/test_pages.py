@@ -289,6 +289,22 @@ def test_names_of_a_picture_stay_in_sight_while_it_scrolls(browser: Browser, lin
 # --- keys and what is read out ---
 
 
+def test_j_goes_to_the_same_alert_from_a_list_and_from_the_page_of_an_alert(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link)
+    page = visitor.go("/alerts")
+    newest, older = page.locator("[data-walk] a[href^='/s/']").evaluate_all(
+        "all => all.slice(0, 2).map((each) => each.getAttribute('href'))"
+    )
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(visitor.origin + newest)
+    page.keyboard.press("j")
+    page.wait_for_url(visitor.origin + older)
+    page.keyboard.press("k")
+    page.wait_for_url(visitor.origin + newest)
+    visitor.context.close()
+
+
 def test_keys_of_one_letter_can_be_switched_off_for_good(browser: Browser, link: str, paths: dict[str, str]) -> None:
     visitor = Visitor(browser, link)
     page = visitor.page

@@ -93,8 +93,8 @@ def _foot() -> Html:
     """Return what stands under every page: the keys, which can be switched off, and what the words mean."""
     words = [joined((element("dt", word), element("dd", said))) for word, said in MEANINGS.items()]
     keys = (
-        "Keys: J and K go to the next alert and back. On the page of an alert: F false alarm, C confirmed, V neither, "
-        "W take back."
+        "Keys: J goes to the earlier alert, K to the later one. On the page of an alert: F false alarm, C confirmed, "
+        "V neither, W take back."
     )
     switch = Html('<label id="keys" hidden><input type="checkbox" checked> keys of one letter</label>')
     glossary = element("details", element("summary", "What the words mean"), element("dl", *words))

@@ -109,9 +109,9 @@ def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None], query: s
     before, after = neighbours
     links = []
     if before is not None:
-        links.append(element("a", "← earlier alert (K)", href=f"/s/{before.id}{query}", rel="prev", data_key="k"))
+        links.append(element("a", "← earlier alert (J)", href=f"/s/{before.id}{query}", rel="prev", data_key="j"))
     if after is not None:
-        links.append(element("a", "later alert (J) →", href=f"/s/{after.id}{query}", rel="next", data_key="j"))
+        links.append(element("a", "later alert (K) →", href=f"/s/{after.id}{query}", rel="next", data_key="k"))
     return element("p", *links, class_="steps")
 
 
@@ -284,4 +284,4 @@ def _exports(one: SeenSequence, query: str, *, has_png: bool) -> Html:
         links.append(element("a", "PNG", href=f"/s/{one.id}.png{query}"))
     compare = element("a", "compare with others", href=f"/compare?id={one.id}")
     spaced = [each for link in links for each in (link, " ")]
-    return element("p", "Save as: ", *spaced, compare, class_="exports")
+    return element("p", compare, "; save as: ", *spaced, class_="exports")
