@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -89,7 +90,7 @@ async def _ended(process: Process, stopping: asyncio.Event) -> int:
     return await ending
 
 
-async def _watch(seed: int, stopping: asyncio.Event) -> int:
+async def _watch(seed: int, program: str, stopping: asyncio.Event) -> int:
     """Feed the plant and judge it until a stop; return the exit code."""
     clock = SystemClock()
     feed = GrowingFile(LIVE)
@@ -103,11 +104,12 @@ async def _watch(seed: int, stopping: asyncio.Event) -> int:
     feeder.stop()
     fed = await feeding
     print(f"{fed.batches} whole batches were fed, {fed.faulty} of them faulty (the truth: {TRUTH})")
+    print(f"to open the page again: cd {shlex.quote(str(Path.cwd()))} && {shlex.quote(program)} web")
     return code
 
 
-async def demo(seed: int) -> int:
-    """Run the demo in the working directory; return its exit code."""
+async def demo(seed: int, program: str) -> int:
+    """Run the demo in the working directory; return its exit code. ``program``: what people call streamad with."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -130,14 +132,16 @@ async def demo(seed: int) -> int:
         "     to open the page: the link below; F, C and V mark an alert; to end all: Ctrl-C",
         flush=True,
     )
-    return await _watch(seed, stopping)
+    return await _watch(seed, program, stopping)
 
 
 def main() -> None:
     """Run the demo and exit with its code."""
     parser = argparse.ArgumentParser(description="The part of scripts/demo --web that runs streamad.")
     parser.add_argument("--seed", type=int, default=0, help="seed of simulation and training")
-    sys.exit(asyncio.run(demo(parser.parse_args().seed)))
+    parser.add_argument("--streamad", default="streamad", help="how the command streamad is called")
+    given = parser.parse_args()
+    sys.exit(asyncio.run(demo(given.seed, given.streamad)))
 
 
 if __name__ == "__main__":

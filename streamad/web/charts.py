@@ -90,16 +90,23 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         names.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    unit = unit_for(frame.right) if is_timed and not is_aligned else None
-    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
-    ticks = round_ticks(0.0, frame.right / seconds, 6)
-    for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        x = frame.x(tick * seconds)
-        anchor = "end" if x > WIDTH - 40 else "middle"
-        parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 22}"/>')
-        last = f" {sign}" if tick == ticks[-1] else ""
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
+    parts += _time_axis(LEFT, frame.right, _HEIGHT - _BOTTOM, is_timed=is_timed, is_aligned=is_aligned)
     return [*parts, pinned(names, LEFT, _HEIGHT - _BOTTOM)]
+
+
+def _time_axis(left: float, right: float, y: float, *, is_timed: bool, is_aligned: bool) -> list[str]:
+    """Return the ticks of an axis from 0 at ``left`` to the value ``right`` at the right edge, below ``y``."""
+    unit = unit_for(right) if is_timed and not is_aligned else None
+    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
+    parts = []
+    ticks = round_ticks(0.0, right / seconds, 6)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        x = left + (WIDTH - left - RIGHT) * tick * seconds / right
+        anchor = "end" if x > WIDTH - 40 else "middle"
+        parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}"/>')
+        last = f" {sign}" if tick == ticks[-1] else ""
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 18}" text-anchor="{anchor}">{label}{last}</text>')
+    return parts
 
 
 def pinned(names: Iterable[str], width: float, height: float) -> str:
@@ -165,17 +172,18 @@ def scores(found: Scores) -> Html:
     return svg(parts, height, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
 
 
-def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Html:
+def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Html:
     """Return channel x time: how far each reading lies from the median, in half widths of the band.
 
-    ``rows``: name, deviations [m] and segments as (start, end) shares. Within the band is grey; above is warm with
-    strokes upwards, below cold. At most 64 rows are drawn.
+    ``picture`` has the times. ``rows``: name, deviations [m] and segments as (start, end) shares. Within the band is
+    grey; above is warm, below cold. At most 64 rows are drawn.
     """
     shown = rows[:_MOST_ROWS]
     if not shown:
         return Html("")
     step = 18
-    height = len(shown) * step + 8
+    bottom = len(shown) * step + 4
+    height = bottom + _BOTTOM
     left = 150
     width = WIDTH - left - RIGHT
     parts = [
@@ -188,7 +196,9 @@ def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]
         names.append(str(element("text", _cut(name, 18), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
         for start, end in segments:
             parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
-    parts.append(pinned(names, left, height))
+    right = float(picture.at[-1]) or 1.0
+    parts += _time_axis(left, right, bottom, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
+    parts.append(pinned(names, left, bottom))
     return svg(parts, height, f"Distance from normal of {len(shown)} channels over time", css="heat")
 
 

@@ -103,6 +103,46 @@ def test_a_page_stays_within_its_origin_its_policy_and_its_width(
     visitor.assert_clean()
 
 
+def test_on_a_phone_what_is_odd_is_in_sight_and_all_channels_show_the_same_time(
+    browser: Browser, link: str, paths: dict[str, str]
+) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 360, "height": 740})
+    page = visitor.go(paths["aligned"])
+    for mark in (".scores path.odd", ".heat .outline", ".panel .segment"):
+        at, box = page.locator(mark).first.bounding_box(), page.locator(f".chart:has({mark})").first.bounding_box()
+        assert at is not None
+        assert box is not None
+        assert box["x"] <= at["x"] < box["x"] + box["width"], mark
+    boxes = page.locator(".chart:has(.panel)").evaluate_all("all => all.map((box) => box.scrollLeft)")
+    unmarked = page.locator(".chart:has(.panel):not(:has(.segment))").evaluate_all(
+        "all => all.map((box) => box.scrollLeft)"
+    )
+    assert unmarked
+    assert set(unmarked) == {boxes[0]}
+    visitor.context.close()
+
+
+def test_on_a_phone_a_cell_stands_in_one_line_with_its_name(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 360, "height": 740})
+    cell = visitor.go("/alerts").locator("td[data-head=stream]").first
+    height = cell.evaluate("(one) => parseFloat(getComputedStyle(one).lineHeight)")
+    box = cell.bounding_box()
+    assert box is not None
+    assert box["height"] < 1.5 * height
+    visitor.context.close()
+
+
+def test_sign_and_word_of_a_decision_stand_in_one_line(browser: Browser, link: str, paths: dict[str, str]) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 660, "height": 900})
+    lines = "all => all.map((each) => each.getClientRects().length)"
+    assert set(visitor.go(paths["stream"]).locator("td .decision").evaluate_all(lines)) == {1}
+    legend = visitor.go("/").locator(".legend .decision:not(.event)")
+    for width in range(320, 400, 10):
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        assert set(legend.evaluate_all(lines)) == {1}, width
+    visitor.context.close()
+
+
 @pytest.fixture(scope="module", params=["light", "dark"])
 def examined(request: pytest.FixtureRequest, browser: Browser, link: str) -> Iterator[Visitor]:
     """A person whose browser lets axe-core in, which the page's policy would refuse."""
@@ -249,6 +289,22 @@ def test_names_of_a_picture_stay_in_sight_while_it_scrolls(browser: Browser, lin
 # --- keys and what is read out ---
 
 
+def test_j_goes_to_the_same_alert_from_a_list_and_from_the_page_of_an_alert(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link)
+    page = visitor.go("/alerts")
+    newest, older = page.locator("[data-walk] a[href^='/s/']").evaluate_all(
+        "all => all.slice(0, 2).map((each) => each.getAttribute('href'))"
+    )
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(visitor.origin + newest)
+    page.keyboard.press("j")
+    page.wait_for_url(visitor.origin + older)
+    page.keyboard.press("k")
+    page.wait_for_url(visitor.origin + newest)
+    visitor.context.close()
+
+
 def test_keys_of_one_letter_can_be_switched_off_for_good(browser: Browser, link: str, paths: dict[str, str]) -> None:
     visitor = Visitor(browser, link)
     page = visitor.page
@@ -292,7 +348,7 @@ def test_an_alert_that_this_browser_has_opened_is_seen(browser: Browser, link: s
 def test_a_link_leads_over_the_lines_to_the_alerts(browser: Browser, link: str) -> None:
     visitor = Visitor(browser, link)
     page = visitor.page
-    skip = page.get_by_role("link", name="Skip the lines")
+    skip = page.get_by_role("link", name="Skip the streams")
     skip.focus()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")

@@ -101,6 +101,7 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     assert demo.returncode == 0, errors
     assert "to end all: Ctrl-C" in said
     assert "whole batches were fed" in said
+    assert f"to open the page again: cd {tmp_path / 'shown'} && streamad web" in said
     assert [pid for pid in processes if is_alive(pid)] == []
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from streamad.judge.explanations.words import figure
 from streamad.pictures.content import Course, Courses, Panel, Picture
 from streamad.pictures.html import Html, element
 from streamad.web import charts
@@ -131,14 +132,15 @@ def _means(found: Sequence[Compared], names: Sequence[str]) -> Html:
     rows = []
     for each in found:
         courses = [each.course(name) for name in names]
-        cells = ["-" if course is None else _mean(course) for course in courses]
+        cells = ["-" if course is None else mean_text(course) for course in courses]
         rows.append((_name(each.one), *cells))
     return rows_table("Mean and spread", ("sequence", *names), rows)
 
 
-def _mean(course: Course) -> str:
+def mean_text(course: Course) -> str:
+    """Return mean and standard deviation of a course; a dash if it has a gap."""
     mean, spread = float(np.mean(course)), float(np.std(course))
-    return f"{mean:.4g} ± {spread:.2g}" if math.isfinite(mean) else "-"
+    return f"{mean:.4g} ± {figure(spread)}" if math.isfinite(mean) else "-"
 
 
 def _name(one: SeenSequence) -> str:

@@ -92,7 +92,10 @@ def page(frame: Frame, title: str, place: str, *content: str) -> str:
 def _foot() -> Html:
     """Return what stands under every page: the keys, which can be switched off, and what the words mean."""
     words = [joined((element("dt", word), element("dd", said))) for word, said in MEANINGS.items()]
-    keys = "Keys: J the next alert, K the one before, in lists and on the page of an alert. There F, C, V and W judge."
+    keys = (
+        "Keys: J goes to the earlier alert, K to the later one. On the page of an alert: F false alarm, C confirmed, "
+        "V neither, W take back."
+    )
     switch = Html('<label id="keys" hidden><input type="checkbox" checked> keys of one letter</label>')
     glossary = element("details", element("summary", "What the words mean"), element("dl", *words))
     return element("footer", element("p", keys), switch, glossary)

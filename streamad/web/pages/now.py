@@ -30,7 +30,7 @@ _LANE, _WIDTH, _LEFT = 22, 1000, 150
 _MOST_LANES, _MOST_OPEN = 200, 400
 _NAME = 20
 _OPEN = 0.02
-_SKIP = element("a", "Skip the lines: to the alerts", href="#alerts", class_="skip")
+_SKIP = element("a", "Skip the streams: to the alerts", href="#alerts", class_="skip")
 
 
 def now(
@@ -53,10 +53,10 @@ def now(
     if not latest:
         parts.append(element("p", "No sequence has been judged yet. This page fills by itself as soon as one is."))
         if lanes := swimlanes((), events, still_open, now_us):
-            parts += [element("h2", "Lines"), lanes, _legend()]
+            parts += [element("h2", "Streams"), lanes, _legend()]
         return [*parts, *running]
     parts.append(element("p", budget, class_="budget"))
-    parts += [element("h2", "Lines"), _SKIP, swimlanes(latest, events, still_open, now_us), _legend()]
+    parts += [element("h2", "Streams"), _SKIP, swimlanes(latest, events, still_open, now_us), _legend()]
     parts += [element("h2", "Alerts", id="alerts", tabindex="-1"), *_inbox(inbox, most), *running]
     if events:
         parts += [element("h2", "Events"), _events(events[:12])]
@@ -64,27 +64,26 @@ def now(
 
 
 def budget_text(n_judged: int, n_alerts: int, rate: float, n_calibration: int | None) -> str:
-    """Return how many alerts there were, how many the configured rate promises, and what chance gives."""
+    """Return how many alerts there were, how many false alarms the configured rate means, and their range by chance."""
     text = f"{count(n_alerts, 'alert')} in the last {count(n_judged, 'judged sequence')}"
     if not n_judged:
         return f"{text}."
-    text += f"; a false-alarm rate of {100 * rate:g} % promises {rate * n_judged:.3g} if all are normal"
+    text += f". If all were normal, {100 * rate:g} % of them would be false alarms: {rate * n_judged:.3g} on average"
     expected = None if n_calibration is None else alerts_by_chance(n_judged, n_calibration, rate)
     if expected is None:
         return f"{text}."
     low, high = expected
-    return f"{text}, and chance gives {low} to {high}."
+    return f"{text}, by chance {low} to {high}."
 
 
 def _inbox(alerts: Sequence[SeenSequence], most: int) -> list[Html]:
     if not alerts:
         return [element("p", "No alert yet.")]
     parts = [alerts_table("Alerts, those not judged first", alerts)]
-    if len(alerts) >= most:
-        is_full = all(one.judgement in (None, "withdrawn") for one in alerts)
-        behind = Place.behind(alerts[-1])
-        older = [alerts_link("older ones not judged", unjudged=True, behind=behind)] if is_full else []
-        parts.append(element("p", *older, " ", alerts_link("all alerts", unjudged=False), class_="choice"))
+    is_full = len(alerts) >= most and all(one.judgement in (None, "withdrawn") for one in alerts)
+    behind = Place.behind(alerts[-1])
+    older = [alerts_link("older ones not judged", unjudged=True, behind=behind)] if is_full else []
+    parts.append(element("p", *older, " ", alerts_link("all alerts by time", unjudged=False), class_="choice"))
     return parts
 
 
@@ -180,7 +179,7 @@ def swimlanes(
     parts.append(charts.pinned(labels, _LEFT, height - 22))
     title = element("title", f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time")
     picture = Html(f'<svg class="lanes" viewBox="0 0 {_WIDTH} {height}" role="group">{title}{"".join(parts)}</svg>')
-    box = element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Lines over time")
+    box = element("div", picture, class_="wide lanes-box", tabindex="0", role="region", aria_label="Streams over time")
     left_out = []
     if n_before:
         left_out.append(f"{count(n_before, 'sequence')} dated long before the others {_are(n_before)} not drawn.")

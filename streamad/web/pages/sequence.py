@@ -109,17 +109,17 @@ def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None], query: s
     before, after = neighbours
     links = []
     if before is not None:
-        links.append(element("a", "← earlier alert (K)", href=f"/s/{before.id}{query}", rel="prev", data_key="k"))
+        links.append(element("a", "← earlier alert (J)", href=f"/s/{before.id}{query}", rel="prev", data_key="j"))
     if after is not None:
-        links.append(element("a", "later alert (J) →", href=f"/s/{after.id}{query}", rel="next", data_key="j"))
+        links.append(element("a", "later alert (K) →", href=f"/s/{after.id}{query}", rel="next", data_key="k"))
     return element("p", *links, class_="steps")
 
 
 def effect_of(judgement: str | None, learning: LearningSettings) -> str | None:
     """Return in plain words what a mark does from now on; None without one."""
     stay = "The threshold and the model in service stay as they are."
-    out = f"{stay} From the next training on it stays out of training, which marks keep at most "
-    out += f"{learning.feedback_share:.0%} of the sequences out of."
+    out = f"{stay} Trainings from now on leave this sequence out; all marks together leave out at most "
+    out += f"{learning.feedback_share:.0%} of the sequences."
     decides = (
         "the promotion rule decides whether that version goes into service"
         if learning.feedback_trust == "auto"
@@ -127,7 +127,7 @@ def effect_of(judgement: str | None, learning: LearningSettings) -> str | None:
     )
     return {
         "false_alarm": f"{stay} The next training may make a second version that learns from this sequence; {decides}.",
-        "confirmed": f"{out} streamad models compare says if a new version would no longer alert on it.",
+        "confirmed": f"{out} The command streamad models compare shows if a new version no longer alerts on it.",
         "veto": out,
         "withdrawn": "The former judgement is taken back: the sequence counts as if nothing had been said about it.",
     }.get(judgement or "")
@@ -170,7 +170,7 @@ def _curves(picture: Picture, of: SeenSequence) -> list[Html]:
     for one in picture.panels:
         share = "" if one.share is None else f"share {one.share:.0%}"
         said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
-        head = element("h3", f"{one.name} ", element("small", f"{one.unit}  {share}".strip()))
+        head = element("h3", f"{one.name} ", element("small", ", ".join(filter(None, (one.unit, share)))))
         words = element("p", "; ".join(said), class_="odd") if said else Html("")
         summary = element("summary", "Show as table")
         table = element("details", summary, _values(picture, one), data_fold=f"table {one.name}")
@@ -230,7 +230,7 @@ def _deviations(picture: Picture) -> Html:
         "Distance from the median in half widths of the band: grey within it, warm above, cold below. Outlined: where "
         "the model's score falls if the stretch is replaced by a normal one.",
     )
-    return element("figure", element("h2", "Where and when"), charts.heatmap(rows), caption)
+    return element("figure", element("h2", "Where and when"), charts.heatmap(picture, rows), caption)
 
 
 def _scores(case: Case, normal: Normal) -> list[Html]:
@@ -251,7 +251,7 @@ def _reasons(one: SeenSequence, attribution: Attribution | None) -> list[Html]:
         return [*parts, element("p", f"There are no reasons: {attribution.detail}", class_="missing")]
     rows = [(each.channel, each.unit, f"{each.share:.0%}") for each in attribution.channels[:12]]
     parts.append(rows_table("Shares of the channels", ("channel", "unit", "share"), rows, "narrow"))
-    parts.append(element("p", "What spoke: " + "; ".join(speakers(attribution)) + "."))
+    parts.append(element("p", "Largest terms of the score: " + "; ".join(speakers(attribution)) + "."))
     if attribution.nearest:
         near = [f"{each.sequence} (distance {each.distance:.3g})" for each in attribution.nearest]
         parts.append(element("p", "Nearest normal sequences: " + "; ".join(near) + "."))
@@ -284,4 +284,4 @@ def _exports(one: SeenSequence, query: str, *, has_png: bool) -> Html:
         links.append(element("a", "PNG", href=f"/s/{one.id}.png{query}"))
     compare = element("a", "compare with others", href=f"/compare?id={one.id}")
     spaced = [each for link in links for each in (link, " ")]
-    return element("p", "Take along: ", *spaced, compare, class_="exports")
+    return element("p", compare, "; save as: ", *spaced, class_="exports")

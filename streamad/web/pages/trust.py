@@ -36,8 +36,8 @@ def calibration(p_values: Sequence[float], achieved: Sequence[Achieved], marks: 
         element(
             "p",
             f"If normal sequences are what the calibration saw, their p-values are spread evenly: each of the {_BINS} "
-            f"bars lies within the shaded band 95 times in 100. A bar far above it on the left is anomalies; bars that "
-            f"lean to one side mean that the plant is another one than at training.",
+            f"bars lies within the shaded band 95 times in 100. A first bar far above it (red) counts "
+            f"anomalies; bars that rise to one side mean that the plant has changed since the training.",
         ),
         charts.histogram(p_values, _BINS),
         element("h2", "Rates by version"),
@@ -61,9 +61,10 @@ def _precision(marks: Counter[str]) -> Html:
     if not n_right + n_wrong:
         return element("p", "No alert has been judged yet: open one and press C (confirmed) or F (false alarm).")
     low, high = clopper_pearson(n_right, n_right + n_wrong)
-    said = ", ".join(f"{count(n, JUDGED[kind])}" for kind, n in sorted(marks.items()) if kind in JUDGED)
+    words = ((kind, n, JUDGED[kind]) for kind, n in sorted(marks.items()) if kind in JUDGED)
+    said = ", ".join(count(n, word) if kind == "false_alarm" else f"{n} {word}" for kind, n, word in words)
     return element(
         "p",
-        f"Of {n_right + n_wrong} judged alerts {n_right} were anomalies: {n_right / (n_right + n_wrong):.0%} "
+        f"Anomalies among the judged alerts: {n_right} of {n_right + n_wrong}, {n_right / (n_right + n_wrong):.0%} "
         f"({low:.0%} to {high:.0%}). {said}.",
     )

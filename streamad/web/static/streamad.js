@@ -208,12 +208,19 @@ function pin(box) {
   }
 }
 
-// A box that is too narrow for its picture begins at what is odd, or at what is newest.
+// A box that is too narrow for its picture begins at what is odd, or at what is newest; channels without a mark begin
+// where the first one with a mark does, so that all show the same time.
+const MARKS = ".panel .segment, .panel .dot, .heat .outline, .scores path.odd, .scores path.fine";
+
 function reveal() {
+  let first = null;
   for (const box of document.querySelectorAll(".chart, .lanes-box")) {
-    const odd = box.querySelector(".panel .segment");
-    if (odd) box.scrollLeft = odd.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 3;
-    else if (box.querySelector(".lanes, .course-of-scores, .means-box")) box.scrollLeft = box.scrollWidth;
+    const mark = box.querySelector(MARKS);
+    if (mark) {
+      box.scrollLeft = mark.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 3;
+      if (box.querySelector(".panel")) first ??= box.scrollLeft;
+    } else if (box.querySelector(".lanes, .course-of-scores, .means-box")) box.scrollLeft = box.scrollWidth;
+    else if (first !== null && box.querySelector(".panel")) box.scrollLeft = first;
   }
 }
 

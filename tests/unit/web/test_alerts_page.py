@@ -35,8 +35,8 @@ def test_a_row_names_the_version_that_judged(tmp_path: Path) -> None:
     assert '<td data-head="model"><span class="short">default 0001</span></td>' in text
 
 
-def test_up_to_30_alerts_need_no_further_page(tmp_path: Path) -> None:
-    assert links(PageUnderTest(tmp_path, alerts(29)).browser().get("/").text) == []
+def test_up_to_30_alerts_need_no_older_ones_and_the_list_by_time_is_linked(tmp_path: Path) -> None:
+    assert links(PageUnderTest(tmp_path, alerts(29)).browser().get("/").text) == ["/alerts"]
 
 
 def test_more_than_30_unjudged_alerts_go_on_where_the_list_ends(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from streamad.messages import ChannelShare, Window, packed_values
 from streamad.pictures.content import Courses
 from streamad.types import ChannelSpec
-from streamad.web.pages.compare import distance
+from streamad.web.pages.compare import distance, mean_text
 from tests.support.web.messages import messages_of, verdict
 from tests.support.web.page import PageUnderTest
 
@@ -34,6 +34,14 @@ def alert(i: int, leading: str) -> list[Any]:
     shares = [ChannelShare(channel=name, unit="", share=float(name == leading)) for name in NAMES]
     window = window_of(i, np.random.default_rng(i).normal(size=(len(NAMES), 8)), NAMES)
     return [judged, raised, msgspec.structs.replace(attribution, channels=shares), window]  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("course", "text"),
+    [([10.0, 250.0], "130 ± 120"), ([0.1, 0.3], "0.2 ± 0.1"), ([-1234.0, 1234.0], "0 ± 1200"), ([1, np.nan], "-")],
+)
+def test_a_spread_has_two_digits_and_no_exponent(course: list[float], text: str) -> None:
+    assert mean_text(np.array(course)) == text
 
 
 def drawn(text: str) -> set[str]:

@@ -100,6 +100,20 @@ def test_a_mark_and_the_way_to_the_next_alert_keep_the_clock(config: Path) -> No
     assert answer.headers["location"].startswith(f"/s/{ID}?clock=aligned&said=sent")
 
 
+@pytest.mark.parametrize(("clock", "last"), [("own", "s"), ("aligned", "100 %")])
+def test_where_and_when_has_the_same_times_as_the_curves(config: Path, clock: str, last: str) -> None:
+    text = page_of(config, messages()).get(f"/s/{ID}?clock={clock}").text
+    heat, panel = (re.search(rf'<svg class="{css}".*?</svg>', text, re.DOTALL) for css in ("heat", "panel"))
+    assert heat is not None
+    assert panel is not None
+    ticks = [
+        re.findall(r'<text class="tick"[^>]* text-anchor="(?:middle|end)">([\d.]+(?: [^<]+)?)</text>', each[0])
+        for each in (heat, panel)
+    ]
+    assert ticks[0][-1].endswith(last)
+    assert ticks[0] == ticks[1][: len(ticks[0])]
+
+
 def test_without_a_band_there_is_nothing_to_choose(config: Path) -> None:
     other = messages(1, 6, channels=["x", "y"])
     text = page_of(config, other).get(f"/s/{ID}?clock=aligned").text
