@@ -6,6 +6,8 @@ Implementations live in the connectors and models packages, or in a third party'
 from __future__ import annotations
 
 __all__ = [
+    "BackendDetector",
+    "BackendExport",
     "Clock",
     "Committer",
     "Detector",
@@ -417,6 +419,22 @@ class FittedDetector(Protocol):
 
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write the model's files into ``folder`` and return their names."""
+
+
+@runtime_checkable
+class BackendExport(Protocol):
+    """A trained model that can also be exported for a backend without torch (``model.backend``)."""
+
+    def export_for(self, backend: str, folder: Path) -> str:
+        """Write the backend's file into ``folder`` and return its name. Raises DetectorError, OutputError."""
+
+
+@runtime_checkable
+class BackendDetector(Protocol):
+    """A detector whose models a backend without torch can serve."""
+
+    def load_by(self, backend: str, folder: Path, *, device: str) -> Scorer:
+        """Load what ``BackendExport.export_for`` wrote; it is verified already. Raises ArtifactError."""
 
 
 @runtime_checkable

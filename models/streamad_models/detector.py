@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
+from streamad.errors import ArtifactError
+
 if TYPE_CHECKING:
+    from streamad_models.onnx_file import OnnxScorer
     from streamad_models.torchscript import TorchScriptScorer
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
@@ -26,3 +29,18 @@ class TorchScriptDetector(Generic[OptionsT]):
         from streamad_models.torchscript import FILE_NAME, TorchScriptScorer, resolve_device  # noqa: PLC0415
 
         return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
+
+    def load_by(self, backend: str, folder: Path, *, device: str = "auto") -> OnnxScorer:
+        """Load the model that ``export_for`` wrote; its sha256 must have been verified. Imports no torch.
+
+        Raises ArtifactError, also for a device other than the CPU.
+        """
+        from streamad_models.onnx_file import ONNX_FILE, OnnxScorer  # noqa: PLC0415
+
+        if backend != "onnxruntime":
+            raise ArtifactError(f"there is no backend {backend!r}")
+        if device not in ("auto", "cpu"):
+            raise ArtifactError(f"onnxruntime serves on the CPU, not on {device}")
+        if not (folder / ONNX_FILE).exists():
+            raise ArtifactError(f"the version has no {ONNX_FILE}: train it anew with model.backend: onnxruntime")
+        return OnnxScorer(folder / ONNX_FILE)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from streamad.errors import OutputError
+from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
+from streamad_models.onnx_file import export_onnx
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
 
@@ -52,6 +53,19 @@ class FittedModule:
         except OSError as error:
             raise OutputError(f"cannot write the model to {path}: {error.strerror or error}") from error
         return (FILE_NAME,)
+
+    def export_for(self, backend: str, folder: Path) -> str:
+        """Write what ``load_by`` of the detector reads into ``folder`` and return its name.
+
+        Raises DetectorError if there is no such export of this model; OutputError.
+        """
+        if backend != "onnxruntime":
+            raise DetectorError(f"there is no export for the backend {backend!r}")
+        device = self.model.mean_C.device
+        try:
+            return export_onnx(self.model.cpu().eval(), folder)
+        finally:
+            self.model.to(device)
 
 
 class FittedReference(FittedModule):

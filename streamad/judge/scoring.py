@@ -73,7 +73,7 @@ class ModelInService:
     """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
 
     ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
-    ``envelope`` is of its training windows, None for versions of former releases.
+    ``envelope`` is of its training windows, None for versions of former releases; ``backend`` is what scores.
     """
 
     ref: ModelRef
@@ -84,6 +84,7 @@ class ModelInService:
     training_ids: TrainingIds = NO_TRAINING_IDS
     method: CalibrationMethod = "split"
     envelope: Envelope | None = None
+    backend: str = "torchscript"
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
@@ -13,6 +14,7 @@ from streamad.commands.shared.figures.certification import METHODS, uncertified
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
+from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
@@ -113,7 +115,13 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", below.fact, below.remedy)]
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""
-    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}")]
+    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}")]
+
+
+def _backend(model: ModelInService) -> str:
+    """Return what scores, if the config chose it or torch is missing; nothing for TorchScript with torch."""
+    missing = "" if find_spec("torch") else "; torch: not installed"
+    return missing if model.backend == "torchscript" else f"{missing}; {model.backend} scores"
 
 
 def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:

@@ -5,9 +5,10 @@ Shapes: n calibration sequences, K transformations, M reference and P probe wind
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -30,9 +31,10 @@ from streamad.learn.registry.verify import (
 )
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector, missing_package, plugin_failure
-from streamad.ports import Detector, Scorer
+from streamad.ports import BackendDetector, Detector, Scorer
 from streamad.safe_text import text_of
-from streamad.settings.plant_yaml import Settings
+from streamad.settings.plant_yaml import ModelSettings, Settings
+from streamad.telemetry.logs import get_status_logger
 from streamad.types import FloatArray, IntArray
 
 AnyArray = npt.NDArray[Any]
@@ -66,6 +68,8 @@ def read_npz(path: Path, names: tuple[str, ...], *, optional: tuple[str, ...] = 
             return tuple(archive[name] for name in (*names, *(each for each in optional if each in archive)))
 
 
+TORCHSCRIPT = "torchscript"
+"""The backend that every version has."""
 CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
@@ -96,6 +100,7 @@ class LoadedModel:
     reference: Reference
     training_ids: TrainingIds = NO_TRAINING_IDS
     envelope: Envelope | None = None
+    backend: str = TORCHSCRIPT
 
 
 def write_arrays(
@@ -148,17 +153,13 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     check_channels(manifest.channels, settings.channel_specs, label)
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
-    device = settings.model.device
-    scorer = _load_scorer(folder, detector, device, label)
     shape = (len(settings.channels), settings.window.length)
-    if scorer.window_shape != shape:
-        raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
-    _check_probe(folder, scorer, shape, device, label)
+    scorer, backend = _scorer(folder, detector, settings.model, shape, label)
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
     envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
-    return LoadedModel(scorer, ref, manifest, terms, reference, ids, envelope)
+    return LoadedModel(scorer, ref, manifest, terms, reference, ids, envelope, backend)
 
 
 def read_calibration(folder: Path, label: str) -> FloatArray:
@@ -192,9 +193,37 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
         raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): {remedy}") from error
 
 
-def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
+def _scorer(
+    folder: Path, detector: Detector, model: ModelSettings, shape: tuple[int, int], label: str
+) -> tuple[Scorer, str]:
+    """Return a scorer that gives the terms of the probe, and its backend: the configured one, else TorchScript.
+
+    Raises ArtifactError if TorchScript does not serve either.
+    """
+    if model.backend != TORCHSCRIPT:
+        try:
+            if not isinstance(detector, BackendDetector):
+                raise ArtifactError(f"{label}: detectors of its kind have no other backend")
+            load = partial(detector.load_by, model.backend, folder, device=model.device)
+            return _verified(load, folder, shape, "cpu", label), model.backend
+        except ArtifactError as error:
+            log = get_status_logger()
+            log.warning("backend refused", model=label, backend=model.backend, reason=str(error), serves=TORCHSCRIPT)
+    load = partial(detector.load, folder, device=model.device)
+    return _verified(load, folder, shape, model.device, label), TORCHSCRIPT
+
+
+def _verified(load: Callable[[], Scorer], folder: Path, shape: tuple[int, int], device: str, label: str) -> Scorer:
+    scorer = _load_scorer(load, label)
+    if scorer.window_shape != shape:
+        raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
+    _check_probe(folder, scorer, shape, device, label)
+    return scorer
+
+
+def _load_scorer(load: Callable[[], Scorer], label: str) -> Scorer:
     try:
-        return detector.load(folder, device=device)
+        return load()
     except (StreamadError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a detector is foreign code and may fail in any way on a damaged file

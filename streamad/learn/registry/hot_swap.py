@@ -49,6 +49,7 @@ class RegistryVersions:
             loaded.training_ids,
             loaded.manifest.metrics.method,
             loaded.envelope,
+            loaded.backend,
         )
 
 

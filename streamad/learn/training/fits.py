@@ -74,7 +74,7 @@ def fingerprint(data: WindowSet, settings: Settings, *others: object) -> str:
     form = (
         settings.channel_specs,
         settings.window.model_dump(mode="json"),
-        settings.model.model_dump(mode="json", exclude={"registry", "name", "device", "references"}),
+        settings.model.model_dump(mode="json", exclude={"registry", "name", "device", "backend", "references"}),
         settings.alerts.false_alarm_rate,
         settings.model.device,
         package_versions(),

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from streamad.errors import DetectorError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, TrainingDataError
 from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
 from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import TrainingIds
-from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
+from streamad.learn.registry.artifact import (
+    PROBE_TOLERANCE,
+    PROBE_TOLERANCE_OTHER_DEVICES,
+    TORCHSCRIPT,
+    probe_deviation,
+    write_arrays,
+)
 from streamad.learn.registry.manifest import (
     DetectorRecord,
     LearningRecord,
@@ -28,7 +35,8 @@ from streamad.learn.registry.manifest import (
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.records import WindowForm
 from streamad.learn.training.fits import Fits
-from streamad.ports import Clock, FittedDetector, Scorer
+from streamad.ports import BackendDetector, BackendExport, Clock, FittedDetector, Scorer
+from streamad.telemetry.logs import get_status_logger
 from streamad.types import FloatArray, IntArray, WindowSet, from_us
 
 _PROBE_WINDOWS = 4
@@ -87,15 +95,36 @@ class Publisher:
             check_can_alert(calibration.terms, self.fits.settings.alerts.false_alarm_rate)
             called = training.ids if names is None else [names[each] for each in training.ids]
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
+            probe = _probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training)
+            self._export_for_backend(fitted, staged.folder, probe)
             write_arrays(
                 staged.folder,
                 calibration_terms=calibration.terms,
-                probe=_probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training),
+                probe=probe,
                 reference=reference,
                 training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
                 envelope=Envelope.of(training.values, training.lengths),
             )
             return staged.publish(self._manifest(fitted, calibration, training_terms))
+
+    def _export_for_backend(
+        self, fitted: FittedDetector, folder: Path, probe: tuple[FloatArray, IntArray, FloatArray]
+    ) -> None:
+        """Export for the configured backend; if that fails or scores otherwise, warn: TorchScript will serve."""
+        backend, detector = self.fits.settings.model.backend, self.fits.detector
+        if backend == TORCHSCRIPT:
+            return
+        try:
+            if not isinstance(fitted, BackendExport) or not isinstance(detector, BackendDetector):
+                raise DetectorError("detectors of this kind have no other backend")
+            name = fitted.export_for(backend, folder)
+            windows, lengths, terms = probe
+            deviation = probe_deviation(detector.load_by(backend, folder, device="cpu").score(windows, lengths), terms)
+            if not deviation <= PROBE_TOLERANCE:
+                (folder / name).unlink()
+                raise DetectorError(f"it scores otherwise than the model (deviation {deviation:.2g})")
+        except (DetectorError, ArtifactError) as error:
+            get_status_logger().warning("no export", backend=backend, reason=str(error), serves=TORCHSCRIPT)
 
     def _manifest(self, fitted: FittedDetector, calibration: Calibrated, training_terms: FloatArray) -> Manifest:
         settings = self.fits.settings
