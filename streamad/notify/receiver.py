@@ -28,7 +28,7 @@ from streamad.safe_text import described, one_line
 from streamad.settings.notify import ReceiverSettings
 from streamad.system.tasks import look_at
 from streamad.system.untrusted_json import decode_json
-from streamad.telemetry.logs import get_logger
+from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.types import from_us
 
 ATTRIBUTION_WAIT_S = 10.0
@@ -195,9 +195,11 @@ class Receiver:
 
     async def _send(self, notice: Notice, batch: Batch) -> None:
         """Send ``notice``, or give it up with an event. Raises ReceiverGone."""
-        name, log = self._settings.name, get_logger()
+        name, log, n_failed = self._settings.name, get_logger(), 0
 
         def on_failure(number: int, error: NotDelivered) -> None:
+            nonlocal n_failed
+            n_failed = number
             if number == 1:
                 log.warning("a notice is not delivered yet", receiver=name, notice=notice.id, why=str(error))
 
@@ -206,6 +208,9 @@ class Receiver:
         except NotDelivered as error:
             tries = self._settings.tries
             await self._give_up(batch, f"given up after {tries} tries: {error}", tries=tries)
+        else:
+            if n_failed:  # who read that it is not delivered wants to read that it is
+                get_status_logger().info("a notice is delivered now", receiver=name, notice=notice.id, failed=n_failed)
 
     async def _give_up(self, batch: Batch, why: str, *, tries: int) -> None:
         alerts = ", ".join(arrival.alert.alert_id for arrival in batch.first)

@@ -17,6 +17,11 @@ class MetricsSettings(ConfigSection):
     listen: str | None = Field(default=None)
     """Address of /metrics, /livez and /readyz, such as 127.0.0.1:9464; null: off. It has no access control."""
 
+    @field_validator("listen", mode="before")
+    @classmethod
+    def _is_text(cls, listen: object) -> object:
+        return listen if listen is None else str(listen)  # YAML reads a port alone as a number
+
     @field_validator("listen")
     @classmethod
     def _is_an_address(cls, listen: str | None) -> str | None:
@@ -32,7 +37,7 @@ def split_address(listen: str) -> tuple[str, int]:
         host = host[1:-1]
         ipaddress.IPv6Address(host)
     elif ":" in host:
-        raise ValueError(f"{listen!r}: write an IPv6 address in brackets, such as [::1]:{DEFAULT_PORT}")
+        raise ValueError(f"{listen!r}: write an IPv6 address in brackets and quotes, such as '[::1]:{DEFAULT_PORT}'")
     if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
         raise ValueError(f"{listen!r} is no address with a port: write such as 127.0.0.1:{DEFAULT_PORT}")
     return host, int(port)

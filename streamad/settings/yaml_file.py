@@ -243,6 +243,8 @@ def validation_problems(
             message = nearest_key(model, loc)
         elif kind == "missing":
             message = "is required"
+        elif kind == "model_type":
+            message = f"holds keys, not a value: {', '.join(_model_at(model, loc).model_fields)}"
         elif kind == "tuple_type":
             message = "must be a list (in an environment variable: as JSON)"
         elif kind == "invalid_key":

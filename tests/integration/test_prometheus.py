@@ -53,6 +53,15 @@ def test_a_scorer_that_hangs_is_told_before_the_worker_ends_itself() -> None:
     assert max(windows) + parse_duration_us(rule["for"]) < RunSettings().stall_timeout
 
 
+def test_the_docs_and_the_examples_name_the_job_of_the_rules() -> None:
+    (job,) = set(re.findall(r'job="(\w+)"', RULES.read_text()))
+    for name in ("prometheus.yml", "prometheus.compose.yml"):
+        (scraped,) = yaml.safe_load(RULES.with_name(name).read_text())["scrape_configs"]
+        assert scraped["job_name"] == job
+    page = RULES.parents[2] / "docs" / "guide" / "operating.md"
+    assert f"Call the scrape job `{job}`" in page.read_text("utf-8")
+
+
 def exprs_of(path: Path) -> list[str]:
     """Return the queries of a dashboard, its variables filled in."""
     panels = json.loads(path.read_text())["panels"]

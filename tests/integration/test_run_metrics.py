@@ -105,8 +105,11 @@ def test_scrapes_amid_the_stop_hold_nothing_up(plant: CliPlant) -> None:
     assert process.returncode == 0, said
 
 
-@pytest.mark.parametrize(("listen", "said"), [("9464", "no address with a port"), ("::1:9464", "in brackets")])
-def test_a_wrong_address_is_named(plant: CliPlant, listen: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("listen", "said"),
+    [(9464, "no address with a port"), ("9464", "no address with a port"), ("::1:9464", "in brackets")],
+)
+def test_a_wrong_address_is_named(plant: CliPlant, listen: str | int, said: str) -> None:
     write_live_config(plant, metrics={"listen": listen})
     outcome = plant("check")
     assert outcome.code != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from streamad.errors import OutputError
+from streamad.safe_text import one_line, visible_name
 from streamad.settings.metrics import split_address
 from streamad.telemetry.logs import get_logger
 
@@ -38,7 +40,7 @@ class MetricsServer:
     """Serves until ``close``; ``is_ready`` is asked in the server's thread.
 
     Law: a scrape changes nothing, runs between two turns of the loop, and cannot hold it for longer than the metrics
-    take to collect. Raises OutputError if the port is taken.
+    take to collect. Raises OutputError if it cannot listen there.
     """
 
     def __init__(self, listen: str, collector: Collector, is_ready: Callable[[], bool]) -> None:
@@ -50,11 +52,10 @@ class MetricsServer:
         host, port = split_address(listen)
         try:
             self._server = make_server(host, port, self._answer, _Server6 if ":" in host else _Server, Handler)
-        except OSError as error:
-            raise OutputError(
-                f"metrics.listen: {listen} cannot be listened at ({error.strerror or error}): another program, or "
-                "another worker on this machine, may have the port"
-            ) from error
+        except (OSError, TypeError, UnicodeError) as error:  # some host names are refused by their letters
+            said = getattr(error, "strerror", None) or one_line(str(error))
+            why = f"metrics.listen: {visible_name(listen)} cannot be listened at ({said}): {_remedy(error)}"
+            raise OutputError(why) from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="streamad-metrics", daemon=True)
         self._turning = asyncio.create_task(self._turn())
         self._thread.start()
@@ -112,6 +113,15 @@ class MetricsServer:
 
     async def _collected(self, encode: Callable[[Any], bytes]) -> bytes:
         return encode(self._registry)
+
+
+def _remedy(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.EADDRINUSE:
+        return "another program, or another worker on this machine, has the port: take another one"
+    if number == errno.EACCES:
+        return "ports below 1024 are for the administrator: take another one, such as 9464"
+    return "write an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of its addresses"
 
 
 class Handler(WSGIRequestHandler):

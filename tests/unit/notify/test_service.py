@@ -126,7 +126,7 @@ async def test_a_receiver_that_stalls_holds_no_other_up(tmp_path: Path, hook: Ho
 
 
 async def test_500_for_long_delivers_in_the_end_and_in_order(
-    tmp_path: Path, hook: Hook, at_once: None, no_wait: None
+    tmp_path: Path, hook: Hook, at_once: None, no_wait: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hook.conduct = lambda n, _: 500 if n < 15 else 204
     plant = notified_plant(tmp_path, receiver(hook))
@@ -135,6 +135,8 @@ async def test_500_for_long_delivers_in_the_end_and_in_order(
         await until(hook, lambda hook: len(hook.notices) == 3)
     assert hook.alert_ids == [id_of(i) for i in range(3)]
     assert hook.tries[:15] == [id_of(0)] * 15
+    said = capsys.readouterr().err
+    assert said.count("a notice is not delivered yet") == said.count("a notice is delivered now") == 1
 
 
 async def test_what_cannot_be_delivered_is_an_event_and_the_next_goes_on(

@@ -262,6 +262,12 @@ async def test_a_port_that_is_taken_is_named() -> None:
             MetricsServer(f"127.0.0.1:{made.port}", OneMetric(), lambda: True)
 
 
+@pytest.mark.parametrize("listen", ["192.0.2.1:0", "a..b:0", "ü" * 70 + ":0", "a\0b:0"])
+async def test_an_address_of_another_machine_is_not_said_to_be_in_use(listen: str) -> None:
+    with pytest.raises(OutputError, match=r"write an address of this machine, such as 127\.0\.0\.1"):
+        MetricsServer(listen, OneMetric(), lambda: True)
+
+
 async def test_clients_that_ask_nothing_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving.Handler, "timeout", 0.5)
     async with server() as made:

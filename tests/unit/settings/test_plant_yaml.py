@@ -114,6 +114,10 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
 @pytest.mark.parametrize(
     ("section", "message"),
     [
+        ("metrics: 127.0.0.1:9464", "metrics (line 5): holds keys, not a value: listen"),
+        ("notify: {receivers: [{name: a, url: 'https://a.example', secret: hunter2}]}", "secret (line 5): holds keys"),
+        ("notify: {receivers: [{name: a, apprise: hunter2}]}", "apprise (line 5): holds keys, not a value: env, file"),
+        ("notify: [{name: a}]", "notify (line 5): holds keys, not a value: link, undelivered, receivers"),
         ("alerts: {zzz: 1}", "unknown key 'zzz'; known here: false_alarm_rate"),
         *((f"alerts: {{false_alarm_rate: {rate}}}", "greater than 0") for rate in ("0", "-0.1")),
         *((f"alerts: {{false_alarm_rate: {rate}}}", "less than 1") for rate in ("1", ".nan", ".inf")),

@@ -19,6 +19,8 @@ from streamad_connectors.kafka.client.source_state import SourceState
 
 _RETENTION_AGE_S = 3600.0
 _HOUR_US = 3_600_000_000
+REMIND_US = _HOUR_US // 2
+"""So often it is said again that records are old: the rule StreamadLowWatermarkOld looks back an hour."""
 
 
 class RetentionGuard:
@@ -26,7 +28,7 @@ class RetentionGuard:
 
     It appends to ``state.notices``: "retention_passed_low_watermark" if records were deleted before they were judged,
     again whenever their number changes; "low_watermark_old" once the oldest unjudged record is older than half of the
-    topic's retention, again after it was younger.
+    topic's retention, again every half hour as long as it is, and after it was younger.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class RetentionGuard:
         self._retention_us: Mapping[str, int | None] = {}
         self._retention_s: float | None = None
         self._lost: dict[str, tuple[int, int]] = {}
-        self._old: set[str] = set()
+        self._old_us: dict[str, int] = {}
         self._is_refused = False
 
     async def run(self) -> NoReturn:
@@ -84,9 +86,9 @@ class RetentionGuard:
         low_watermark, record_us = self._state.low_watermarks[name]
         age_us = self._state.clock.now_us() - record_us if low_watermark < end and record_us is not None else 0
         if retention_us is None or 2 * age_us <= retention_us:
-            self._old.discard(name)
-        elif name not in self._old:
-            self._old.add(name)
+            self._old_us.pop(name, None)
+        elif name not in self._old_us or self._state.clock.monotonic_us() - self._old_us[name] >= REMIND_US:
+            self._old_us[name] = self._state.clock.monotonic_us()
             self._notice(
                 "low_watermark_old",
                 f"the oldest record that is not judged yet is {age_us / _HOUR_US:.1f} h old, the topic keeps records "
@@ -96,7 +98,7 @@ class RetentionGuard:
 
     def _forget(self, assigned: Iterable[str]) -> None:
         ours = set(assigned)
-        self._old &= ours
+        self._old_us = {name: told_us for name, told_us in self._old_us.items() if name in ours}
         self._lost = {name: lost for name, lost in self._lost.items() if name in ours}
 
     async def _look_up_retention(self) -> None:
