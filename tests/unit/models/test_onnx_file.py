@@ -20,12 +20,11 @@ from streamad.testing import check_scorer
 from streamad_models.ensemble import Ensemble
 from streamad_models.neutral_ad import NeutralAD
 from streamad_models.onnx_file import ONNX_FILE, OnnxScorer
-from streamad_models.simple import Nearest
 from tests.support.detectors import SEQUENCES, sequences
 from tests.unit.models.small import options
 
 pytest.importorskip("onnxscript")
-DETECTORS: dict[str, Any] = {"ensemble": Ensemble(), "neutral_ad": NeutralAD(options(epochs=1)), "nearest": Nearest()}
+DETECTORS: dict[str, Any] = {"ensemble": Ensemble(), "neutral_ad": NeutralAD(options(epochs=1))}
 
 
 class Both(NamedTuple):
