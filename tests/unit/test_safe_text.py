@@ -70,7 +70,7 @@ def test_no_user_or_password_of_a_broker_without_a_scheme_is_left(user: str, sec
 @pytest.mark.parametrize("unit", ["a:", "a:/", "ab://", "kafka:", "a@", "a:b@", "'a:"])
 def test_a_long_hostile_text_without_a_secret_stays_as_it_is(unit: str) -> None:
     """The time for it grows with its length, not with its square: a fault of that shows as a test that never ends."""
-    text = "@" + unit * (200_000 // len(unit))
+    text = "@" + unit * (50_000 // len(unit))
     assert masked(text) == text
 
 

@@ -182,8 +182,8 @@ async def test_what_has_arrived_is_committed_together(tmp_path: Path, monkeypatc
         return put(self, messages)
 
     monkeypatch.setattr(View, "put", counted)
-    await read_until(tmp_path, view, lambda: sum(sizes) == 5_000)
-    assert view.last_change == 5_000
+    await read_until(tmp_path, view, lambda: view.last_change == 5_000)
+    assert sum(sizes) == 5_000
     assert len(sizes) <= 100
     assert max(sizes) <= 500
     view.close()
