@@ -16,6 +16,7 @@ from torch import Tensor
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.types import FloatArray, IntArray
+from streamad_models.full_precision import full_precision
 
 FILE_NAME = "model.ts"
 _FORMATS = (1,)
@@ -85,13 +86,13 @@ def score_in_chunks(
     windows: FloatArray,
     lengths: IntArray,
 ) -> FloatArray:
-    """Return ``model(windows, lengths)``, computed in chunks, in float32 also on CUDA (no TF32)."""
+    """Return ``model(windows, lengths)``, computed in chunks, in float32 on every device (no TF32)."""
     on_cpu = _CPU_ROWS if windows.shape[2] == 1 else CPU_CHUNK
     chunk = on_cpu if device.type == "cpu" else _CUDA_CHUNK
     terms = np.empty((len(windows), n_terms), np.float32)
     x_BCL = torch.from_numpy(np.ascontiguousarray(windows, dtype=np.float32))
     lengths_B = torch.from_numpy(np.ascontiguousarray(lengths, dtype=np.int64))
-    with _full_precision():
+    with full_precision(device):
         for start in range(0, len(windows), chunk):
             stop = start + chunk
             part = model(x_BCL[start:stop].to(device), lengths_B[start:stop].to(device))
@@ -99,20 +100,6 @@ def score_in_chunks(
                 raise ArtifactError(f"the model gives terms of shape {tuple(part.shape)}: it is not a streamad model")
             terms[start:stop] = part.cpu().numpy()
     return terms
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Switch off TF32 and reduced CPU precision inside, whatever the process chose."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
