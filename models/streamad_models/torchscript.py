@@ -22,7 +22,9 @@ FILE_NAME = "model.ts"
 _FORMATS = (1,)
 CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/speed/scoring.py
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
-_CUDA_CHUNK = 1024  # bounds the memory of one call
+_CUDA_CHUNK = 1024
+_CUDA_VALUES = 2**28  # float32 numbers of one call on a GPU, 1 GiB
+_VALUES_A_SAMPLE, _VALUES_A_READING = 1000, 64  # of the widest kinds: MiniRocket's comparisons, NeuTraL AD's views
 _WARM_UP_BATCHES = (1, 2, 8)
 
 
@@ -87,8 +89,7 @@ def score_in_chunks(
     lengths: IntArray,
 ) -> FloatArray:
     """Return ``model(windows, lengths)``, computed in chunks, in float32 on every device (no TF32)."""
-    on_cpu = _CPU_ROWS if windows.shape[2] == 1 else CPU_CHUNK
-    chunk = on_cpu if device.type == "cpu" else _CUDA_CHUNK
+    chunk = chunk_size(device, *windows.shape[1:])
     terms = np.empty((len(windows), n_terms), np.float32)
     x_BCL = torch.from_numpy(np.ascontiguousarray(windows, dtype=np.float32))
     lengths_B = torch.from_numpy(np.ascontiguousarray(lengths, dtype=np.int64))
@@ -100,6 +101,14 @@ def score_in_chunks(
                 raise ArtifactError(f"the model gives terms of shape {tuple(part.shape)}: it is not a streamad model")
             terms[start:stop] = part.cpu().numpy()
     return terms
+
+
+def chunk_size(device: torch.device, n_channels: int, length: int) -> int:
+    """Return how many windows are computed at once: on a CPU as many as fit its cache, on a GPU its memory."""
+    if device.type == "cpu":
+        return _CPU_ROWS if length == 1 else CPU_CHUNK
+    numbers = length * (_VALUES_A_SAMPLE + _VALUES_A_READING * n_channels)
+    return max(min(_CUDA_VALUES // numbers, _CUDA_CHUNK), 1)
 
 
 def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
