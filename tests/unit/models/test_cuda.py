@@ -86,10 +86,27 @@ def test_terms_are_those_of_the_cpu(of_cpu: Exported) -> None:
     alike(of_cpu.score(BOTH, DEVICE), of_cpu.score(BOTH, "cpu"))
 
 
-def test_more_windows_than_one_call_takes_score_as_one_by_one(of_cpu: Exported) -> None:
-    many = BOTH.take(np.arange(1100) % len(BOTH))
-    few = of_cpu.score(BOTH, DEVICE)
-    alike(of_cpu.score(many, DEVICE), few[np.arange(1100) % len(BOTH)])
+@pytest.mark.parametrize("n", [3, 64, 65, 128, 129, 1100])
+def test_batches_of_any_size_score_as_a_few_windows_do(of_cpu: Exported, n: int) -> None:
+    places = np.arange(n) % len(BOTH)
+    alike(of_cpu.score(BOTH.take(places), DEVICE), of_cpu.score(BOTH, "cpu")[places])
+
+
+def test_a_model_that_cannot_be_recorded_scores_alike(of_cpu: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "graph", refused)
+    alike(of_cpu.score(BOTH, DEVICE), of_cpu.score(BOTH, "cpu"))
+
+
+def test_a_model_that_leaves_service_frees_its_memory(of_cpu: Exported) -> None:
+    of_cpu.score(BOTH, DEVICE)  # what libraries keep for good
+    before = torch.cuda.memory_allocated()
+    scorer = of_cpu.detector.load(of_cpu.folder, device=DEVICE)
+    assert torch.cuda.memory_allocated() > before
+    del scorer
+    assert torch.cuda.memory_allocated() == before
 
 
 def test_tf32_chosen_elsewhere_does_not_reach_the_scores(of_cpu: Exported) -> None:
