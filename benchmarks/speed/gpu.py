@@ -1,11 +1,12 @@
 """What a GPU gains: scoring, training, loading and memory on CUDA beside the CPU of the same machine.
 
 NeuTraL AD (default settings, starting weights) and the default detector (fitted on 1,000 windows); windows of NATOPS
-size (24 channels x 51 samples), random walks. Forms of scoring: ``cuda`` is the product on the GPU, ``tf32`` the same
-with TF32 allowed, ``convolutions_tf32`` with TF32 in convolutions alone, PyTorch's default, ``bfloat16`` NeuTraL AD's
-networks in bfloat16, ``separate`` K networks of standard layers one after the other (benchmarks/models),
-``separate_tf32`` these with TF32, ``cpu_1`` and ``cpu`` the product on one thread and on all. Each call begins with
-arrays of numpy and ends with some, copies included. The forms take turns; medians, wall time.
+size (24 channels x 51 samples), random walks. Forms of scoring: ``cuda`` is the product on the GPU, ``launched`` the
+same with kernels launched one by one also for small batches, ``tf32`` with TF32 allowed, ``convolutions_tf32`` with
+TF32 in convolutions alone, PyTorch's default, ``bfloat16`` NeuTraL AD's networks in bfloat16, ``separate`` K networks
+of standard layers one after the other (benchmarks/models), ``separate_tf32`` these with TF32, ``cpu_1`` and ``cpu`` the
+product on one thread and on all. Each call begins with arrays of numpy and ends with some, copies included. The forms
+take turns; medians, wall time. ``fused`` is what TorchScript's own optimiser does, in a process of its own.
 Results: docs/internals/gpu.md. Run: ``python -m benchmarks.speed.gpu [--json]``.
 """
 
@@ -16,6 +17,8 @@ import copy
 import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +34,7 @@ from torch import Tensor
 from benchmarks.models.reference import ReferenceModel
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, WindowSet
-from streamad_models import torchscript
+from streamad_models import cuda_graphs, torchscript
 from streamad_models.ensemble import Ensemble
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
@@ -42,6 +45,7 @@ from streamad_models.torchscript import score_in_chunks
 CHANNELS, LENGTH = 24, 51
 BATCHES = (1, 16, 64, 256, 1024)
 NEW_SIZES = (3, 5, 16, 17, 33, 64, 1024)
+WARM_UP = (1, 2, 8, 1, 2, 8)  # as a scorer is warmed up
 SHAPES = ((24, 51), (24, 1024), (128, 1024))  # for memory
 TRAINING_WINDOWS = (30, 1000)
 DECIDING = 0.95  # quantile of the CPU's scores above which a window counts as decided anomalous
@@ -64,6 +68,13 @@ def untrained(n_channels: int = CHANNELS, length: int = LENGTH) -> FittedModule:
 
 def fitted_ensemble(n: int, n_channels: int, length: int) -> FittedModule:
     return Ensemble().fit(random_walks(n, n_channels, length), seed=0, device="cpu")
+
+
+class Unrecorded:
+    """Takes the place of ``GraphedModel``: all kernels are launched one by one."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.most = 0
 
 
 class InBfloat16:
@@ -96,9 +107,22 @@ def reduced(products: str) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
-def with_tf32(score: Score, products: str = "high") -> Score:
+def with_tf32(make: Callable[[], Score], products: str = "high") -> Score:
+    """Return what ``make`` loads, with TF32 while it loads (kernels are recorded then) and scores."""
+
+    @contextmanager
+    def patched() -> Iterator[None]:
+        with (
+            patch.object(torchscript, "full_precision", lambda _: reduced(products)),
+            patch.object(cuda_graphs, "full_precision", lambda _: reduced(products)),
+        ):
+            yield
+
+    with patched():
+        score = make()
+
     def scored(values: FloatArray) -> FloatArray:
-        with patch.object(torchscript, "full_precision", lambda _: reduced(products)):
+        with patched():
             return score(values)
 
     return scored
@@ -119,13 +143,18 @@ def of_artifact(kind: str, folder: Path, device: str) -> Score:
 
 
 def forms_of(kind: str, fitted: FittedModule, folder: Path, device: str) -> Forms:
-    on_gpu, on_cpu = of_artifact(kind, folder, device), of_artifact(kind, folder, "cpu")
-    forms = {"cuda": on_gpu, "tf32": with_tf32(on_gpu)}
+    def on_gpu() -> Score:
+        return of_artifact(kind, folder, device)
+
+    on_cpu = of_artifact(kind, folder, "cpu")
+    with patch.object(torchscript, "GraphedModel", Unrecorded):
+        launched = on_gpu()
+    forms = {"cuda": on_gpu(), "launched": launched, "tf32": with_tf32(on_gpu)}
     if kind == "ensemble":
         forms["convolutions_tf32"] = with_tf32(on_gpu, "highest")
     else:
         target = torch.device(device)
-        reference = ReferenceModel(copy.deepcopy(fitted.model)).eval().to(target)
+        reference = ReferenceModel(copy.deepcopy(fitted.model).to(target)).eval().to(target)
 
         def eager(model: Callable[[Tensor, Tensor], Tensor]) -> Score:
             n_terms = fitted.model.n_terms
@@ -133,7 +162,7 @@ def forms_of(kind: str, fitted: FittedModule, folder: Path, device: str) -> Form
 
         forms["bfloat16"] = eager(InBfloat16(fitted.model, target))
         forms["separate"] = eager(reference)
-        forms["separate_tf32"] = with_tf32(forms["separate"])
+        forms["separate_tf32"] = with_tf32(lambda: forms["separate"])
     forms["cpu_1"] = with_threads(on_cpu, 1)
     forms["cpu"] = with_threads(on_cpu, os.cpu_count() or 1)
     return forms
@@ -166,7 +195,7 @@ def rates(forms: Forms, batches: tuple[int, ...], rounds: int, slice_s: float) -
 
 
 def deviations(forms: Forms, n: int) -> dict[str, dict[str, float]]:
-    """Return each form's largest deviation of a term from the CPU's, and how many decisions of ``n`` it changes."""
+    """Return how far terms are from the CPU's, at most and in 99 % of ``n`` windows, and how many decisions change."""
     values = random_walks(n, seed=100).values
     expected = forms["cpu_1"](values)
     limit = np.quantile(expected.sum(axis=1), DECIDING)
@@ -174,7 +203,12 @@ def deviations(forms: Forms, n: int) -> dict[str, dict[str, float]]:
     for form, score in forms.items():
         terms = score(values)
         changed = (terms.sum(axis=1) > limit) != (expected.sum(axis=1) > limit)
-        found[form] = {"terms": float(f"{np.abs(terms - expected).max():.2g}"), "decisions": int(changed.sum())}
+        gaps = np.abs(terms - expected).max(axis=1)
+        found[form] = {
+            "largest": float(f"{gaps.max():.2g}"),
+            "99_percent": float(f"{np.quantile(gaps, 0.99):.2g}"),
+            "decisions": int(changed.sum()),
+        }
     return found
 
 
@@ -213,23 +247,52 @@ def loading(kind: str, folder: Path, device: str) -> dict[str, Any]:
 
 
 def memory(fitted: dict[str, Callable[[int, int], FittedModule]], device: str) -> dict[str, Any]:
-    """Return the peak megabytes on the GPU of one call by shape and batch size, and how many windows are a chunk."""
+    """Return megabytes that the process takes from the GPU, by shape: for a loaded model, and at most in a call."""
     found: dict[str, Any] = {}
     for kind, make in fitted.items():
         for channels, length in SHAPES:
             with tempfile.TemporaryDirectory() as folder:
                 make(channels, length).export(Path(folder))
+                before = _reserved_mb()
                 score = of_artifact(kind, Path(folder), device)
             row = {"chunk": torchscript.chunk_size(torch.device(device), channels, length)}
-            for size in (1, 64, 1024):
+            row["loaded"] = round(_reserved_mb() - before)
+            for size in (64, 1024):
                 values = random_walks(size, channels, length).values
-                torch.cuda.empty_cache()
+                _reserved_mb()
                 torch.cuda.reset_peak_memory_stats()
                 score(values)
-                row[str(size)] = round(torch.cuda.max_memory_allocated() / 1e6)
+                row[str(size)] = round(torch.cuda.max_memory_reserved() / 1e6 - before)
             found[f"{kind} {channels}x{length}"] = row
             del score
     return found
+
+
+def _reserved_mb() -> float:
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved() / 1e6
+
+
+def fused(folder: Path, device: str, limit_s: float) -> dict[str, Any]:
+    """Return the seconds of each first call as the script's optimiser runs it, and whether all ended in ``limit_s``."""
+    program = f"""
+import time, numpy as np, torch
+with torch.inference_mode():
+    model = torch.jit.freeze(torch.jit.load({str(folder / torchscript.FILE_NAME)!r}, map_location={device!r}).eval())
+    for n in {WARM_UP}:
+        windows, lengths = torch.randn(n, {CHANNELS}, {LENGTH}), torch.full((n,), {LENGTH})
+        windows, lengths = windows.to({device!r}), lengths.to({device!r})
+        began_s = time.perf_counter()
+        model(windows, lengths).cpu()
+        print(round(time.perf_counter() - began_s, 2), flush=True)
+"""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program], stdout=subprocess.PIPE, timeout=limit_s, check=True
+        )
+        return {"calls_s": done.stdout.decode().split(), "ended": True}
+    except subprocess.TimeoutExpired as error:
+        return {"calls_s": (error.stdout or b"").decode().split(), "ended": False}
 
 
 def launches(forms: Forms) -> dict[str, Any]:
@@ -262,6 +325,15 @@ def training(device: str, epochs: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def table(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the rows of windows/s of the product, and how many times those of other forms they are."""
+    for kind, by_batch in result["windows_per_s"].items():
+        for size, row in by_batch.items():
+            others = ("launched", "separate", "cpu_1", "cpu")
+            times = [f"{row['cuda'] / row[form]:.1f}" if form in row else "-" for form in others]
+            yield f"| `{kind}` | {int(size):,} | {row['cuda']:,.0f} | {' | '.join(times)} |"
+
+
 def machine(device: str) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device != "cpu" else "none"
     return {"gpu": name, "cores": os.cpu_count(), "torch": torch.__version__}
@@ -274,7 +346,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     is_gpu = device != "cpu"
     makers = {
         "neutral_ad": untrained,
-        "ensemble": lambda channels, length: fitted_ensemble(n if length == LENGTH else min(n, 64), channels, length),
+        "ensemble": lambda channels, length: fitted_ensemble(n, channels, length),
     }
     if is_gpu:
         began_s = time.perf_counter()
@@ -291,16 +363,20 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             fitted.export(folder)
             for place in dict.fromkeys((device, "cpu")):
                 note("loading", f"{kind} {place}", loading(kind, folder, place))
+            if is_gpu and arguments.fused_limit_s:
+                note("fused", kind, fused(folder, device, arguments.fused_limit_s))
             forms = forms_of(kind, fitted, folder, device)
         note("deviations", kind, deviations(forms, arguments.decisions))
         note("latency_ms", kind, latencies(forms, arguments.calls))
         note("windows_per_s", kind, rates(forms, tuple(arguments.batches), arguments.rounds, arguments.slice_s))
         if is_gpu:
             note("launches", kind, launches(forms))
+        del forms
     if arguments.epochs:
         note("training_windows_per_s", "neutral_ad", training(device, arguments.epochs))
     if is_gpu:
-        note("peak_mb", "all", memory(makers, device))
+        few = {"neutral_ad": untrained, "ensemble": lambda *shape: fitted_ensemble(64, *shape)}
+        note("peak_mb", "all", memory(few, device))
     return result
 
 
@@ -313,10 +389,13 @@ def main() -> None:
     parser.add_argument("--references", type=int, default=1000, help="windows that the default detector is fitted on")
     parser.add_argument("--decisions", type=int, default=1000, help="windows whose terms are compared")
     parser.add_argument("--calls", type=int, default=200, help="single windows whose latency is taken")
-    parser.add_argument("--epochs", type=int, default=5, help="of the trainings on the GPU; 0: none")
+    parser.add_argument("--epochs", type=int, default=20, help="of the trainings on the GPU; 0: none")
+    parser.add_argument("--fused-limit-s", type=float, default=60, help="for TorchScript's optimiser; 0: not tried")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     arguments = parser.parse_args()
     result = measure(arguments)
+    print("| kind | batch | windows/s on the GPU | times launched | times separate | times one core | times all |")
+    print(*table(result), sep="\n")
     if arguments.json:
         print(json.dumps(result))
 
