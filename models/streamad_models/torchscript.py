@@ -16,12 +16,17 @@ from torch import Tensor
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.types import FloatArray, IntArray
+from streamad_models.cuda_graphs import GPU_TURN, GraphedModel
+from streamad_models.full_precision import full_precision
 
 FILE_NAME = "model.ts"
 _FORMATS = (1,)
 CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/speed/scoring.py
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
-_CUDA_CHUNK = 1024  # bounds the memory of one call
+_CUDA_CHUNK = 1024
+_CUDA_VALUES = 2**28  # float32 numbers of one call on a GPU, about 1 GB
+_RECORDED_SHARE = 4  # of a chunk is recorded: of more windows launching takes less time than computing
+_VALUES_A_SAMPLE, _VALUES_A_READING = 1000, 64  # of the widest kinds: MiniRocket's comparisons, NeuTraL AD's views
 _WARM_UP_BATCHES = (1, 2, 8)
 
 
@@ -55,8 +60,13 @@ class TorchScriptScorer:
         self.n_terms = _attribute(script, "n_terms", path)
         if _attribute(script, "streamad_format", path) not in _FORMATS:
             raise ArtifactError(f"{path} was written by another version of streamad: train the model again")
-        self._script = _frozen(script)
+        frozen = _frozen(script)
+        self._model = frozen if device.type == "cpu" else _unoptimised(frozen)
+        self._graphed: GraphedModel | None = None
         self._warm_up(path)
+        if device.type == "cuda":
+            limit = max(chunk_size(device, *self.window_shape) // _RECORDED_SHARE, 1)
+            self._graphed = GraphedModel(self._model, device, self.window_shape, self.n_terms, limit=limit)
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return the terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B].
@@ -65,7 +75,12 @@ class TorchScriptScorer:
         """
         if windows.shape[1:] != self.window_shape or lengths.shape != windows.shape[:1]:
             raise ArtifactError("the model takes windows [B, {}, {}], not {}".format(*self.window_shape, windows.shape))
-        return score_in_chunks(self._script, self._device, self.n_terms, windows, lengths)
+        if self._device.type == "cpu":
+            return score_in_chunks(self._model, self._device, self.n_terms, windows, lengths)
+        if self._graphed is not None and 0 < len(windows) <= self._graphed.most:
+            return self._graphed.score(windows, lengths)
+        with GPU_TURN:
+            return score_in_chunks(self._model, self._device, self.n_terms, windows, lengths)
 
     def _warm_up(self, path: Path) -> None:
         """Run each batch size twice: the executor specialises on its first calls, and a wrong script fails."""
@@ -85,13 +100,12 @@ def score_in_chunks(
     windows: FloatArray,
     lengths: IntArray,
 ) -> FloatArray:
-    """Return ``model(windows, lengths)``, computed in chunks, in float32 also on CUDA (no TF32)."""
-    on_cpu = _CPU_ROWS if windows.shape[2] == 1 else CPU_CHUNK
-    chunk = on_cpu if device.type == "cpu" else _CUDA_CHUNK
+    """Return ``model(windows, lengths)``, computed in chunks, in float32 on every device (no TF32)."""
+    chunk = chunk_size(device, *windows.shape[1:])
     terms = np.empty((len(windows), n_terms), np.float32)
     x_BCL = torch.from_numpy(np.ascontiguousarray(windows, dtype=np.float32))
     lengths_B = torch.from_numpy(np.ascontiguousarray(lengths, dtype=np.int64))
-    with _full_precision():
+    with full_precision(device):
         for start in range(0, len(windows), chunk):
             stop = start + chunk
             part = model(x_BCL[start:stop].to(device), lengths_B[start:stop].to(device))
@@ -101,18 +115,12 @@ def score_in_chunks(
     return terms
 
 
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Switch off TF32 and reduced CPU precision inside, whatever the process chose."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def chunk_size(device: torch.device, n_channels: int, length: int) -> int:
+    """Return how many windows are computed at once: on a CPU as many as fit its cache, on a GPU its memory."""
+    if device.type == "cpu":
+        return _CPU_ROWS if length == 1 else CPU_CHUNK
+    numbers = length * (_VALUES_A_SAMPLE + _VALUES_A_READING * n_channels)
+    return max(min(_CUDA_VALUES // numbers, _CUDA_CHUNK), 1)
 
 
 def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
@@ -130,6 +138,20 @@ def _frozen(script: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     with deprecation_silenced():
         frozen: torch.jit.ScriptModule = torch.jit.freeze(script.eval())
         return frozen
+
+
+def _unoptimised(script: torch.jit.ScriptModule) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the script run as it is: on a GPU the optimiser compiles kernels of its own.
+
+    For the default detector that takes longer than half a minute (docs/internals/gpu.md).
+    """
+
+    def run(windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+            terms_BK: Tensor = script(windows_BCL, lengths_B)
+            return terms_BK
+
+    return run
 
 
 def _attribute(script: torch.jit.ScriptModule, name: str, path: Path) -> int:

@@ -12,7 +12,7 @@ import torch
 from streamad.errors import ArtifactError, DetectorError
 from streamad_models import torchscript
 from streamad_models.neutral_ad import NeutralAD
-from streamad_models.torchscript import TorchScriptScorer, resolve_device
+from streamad_models.torchscript import TorchScriptScorer, chunk_size, resolve_device
 from tests.unit.models.small import options, sines
 
 CPU = torch.device("cpu")
@@ -32,6 +32,16 @@ def test_the_chunk_size_decides_no_score(artifact: Path, chunk: int, monkeypatch
     expected = scorer.score(data.values, data.lengths)
     monkeypatch.setattr(torchscript, "CPU_CHUNK", chunk)
     np.testing.assert_allclose(scorer.score(data.values, data.lengths), expected, atol=1e-6, rtol=0)
+
+
+def test_chunks_on_a_gpu_are_larger_the_fewer_for_wide_and_long_windows_and_never_empty() -> None:
+    cuda = torch.device("cuda")
+    assert chunk_size(CPU, 24, 51) == chunk_size(CPU, 512, 4096) == 16
+    assert chunk_size(CPU, 24, 1) == 512
+    assert chunk_size(cuda, 24, 51) == 1024
+    assert 1 < chunk_size(cuda, 24, 4096) < chunk_size(cuda, 24, 1024) < 1024
+    assert chunk_size(cuda, 512, 1024) < chunk_size(cuda, 24, 1024)
+    assert chunk_size(cuda, 100_000, 100_000) == 1
 
 
 def test_a_reduced_precision_chosen_elsewhere_does_not_reach_the_scores(artifact: Path) -> None:
