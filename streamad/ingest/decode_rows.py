@@ -56,7 +56,7 @@ class ValueReader:
     """Turns rows of Python floats into float32 [n, C]; ``missing`` holds the numbers that mean missing, by channel."""
 
     def __init__(self, n_channels: int, missing: Mapping[int, Collection[float]] = MappingProxyType({})) -> None:
-        self._row = struct.Struct(f"={n_channels}f")  # "=": only standard packing checks for overflow
+        self._pack = struct.Struct(f"={n_channels}f").pack  # "=": only standard packing checks for overflow
         self._missing = {column: frozenset(numbers) for column, numbers in missing.items() if numbers}
         with np.errstate(over="ignore"):
             self._sentinels = [(column, np.float32(number)) for column, of in self._missing.items() for number in of]
@@ -66,19 +66,17 @@ class ValueReader:
 
         The rows may be narrower, and numbers that mean missing are still there (see ``without_sentinels``).
         """
-        if len(rows) == 1:
-            try:  # several times quicker than an array call and its check
-                packed = self._row.pack(*rows[0])
-            except OverflowError:
-                return None
-            except struct.error:  # a missing value, or some channels only
-                pass
-            else:
-                row = rows[0]
-                infinite = math.inf in row or -math.inf in row
-                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
-        with np.errstate(over="ignore"):  # an overflow becomes infinite
-            values = np.array(rows, dtype=np.float32)
+        try:  # twice as quick as an array call, for one row several times
+            packed = bytearray().join([self._pack(*row) for row in rows])
+        except OverflowError:
+            return None
+        except struct.error:  # a missing value, or some channels only
+            with np.errstate(over="ignore"):  # an overflow becomes infinite
+                values = np.array(rows, dtype=np.float32)
+        else:
+            values = np.frombuffer(packed, dtype=np.float32).reshape(len(rows), -1)
+            if len(rows) == 1:  # packed, so none of them has overflowed
+                return None if math.inf in rows[0] or -math.inf in rows[0] else values
         return None if np.isinf(values).any() else values
 
     def read(self, rows: list[list[float]], bad: BadCells) -> FloatArray:

@@ -256,7 +256,11 @@ def moments(window: Window | None) -> dict[str, Any]:
     if window is None:
         return {}
     values = window.values[:, : window.length].astype(np.float64)
-    return {"means": _rounded(values.mean(axis=1)), "spreads": _rounded(values.std(axis=1))}
+    # The sums of ``mean`` and ``std``, without what these ask first; ``values`` is ours to change.
+    means = np.add.reduce(values, axis=1) / window.length
+    values -= means[:, None]
+    values *= values
+    return {"means": _rounded(means), "spreads": _rounded(np.sqrt(np.add.reduce(values, axis=1) / window.length))}
 
 
 def _rounded(values: npt.NDArray[np.float64]) -> list[float]:
