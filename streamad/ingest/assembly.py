@@ -8,23 +8,21 @@ result; rereading from a progress record repeats nothing that was committed and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
-from operator import itemgetter
 
 import msgspec
 
 from streamad.errors import DecodeError
+from streamad.ingest.sequences.closed_ids import NEVER_US
+from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.forced_ends import Repeats
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.relative_times import absolute, check_times
 from streamad.ingest.sequences.runs import Clocks, Run, runs_of
-from streamad.ingest.sequences.sequence_ends import NEVER_US, Closed, LateSamples, StreamState, hash_of
+from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
-
-_MAX_VOID_DEADLINES = 64
 
 
 class Assembler:
@@ -52,14 +50,12 @@ class Assembler:
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
         self._retired: dict[str, list[StreamState]] = {}
-        self._deadlines: list[tuple[int, str]] = []
-        self._due_us: dict[str, int] = {}
+        self._deadlines = Earliest()
         self._changed: set[str] = set()
-        self._oldest: dict[str, tuple[int, Clocks]] = {}
+        self._oldest = Earliest()
         self._finished: list[Closed] = []
         self._late: list[LateSamples] = []
         self._new_streams: list[str] = []
-        self._bytes: dict[str, int] = {}
         self._partial_until_us: int | None = None
         self._read_below = 0
         self._reread_below = 0
@@ -209,9 +205,7 @@ class Assembler:
     def _add(self, stream: StreamState) -> None:
         self._streams[stream.name] = stream
         self._new_streams.append(stream.name)
-        self._bytes[stream.name] = 0
-        self._due_us[stream.name] = stream.deadline_us
-        heappush(self._deadlines, (stream.deadline_us, stream.name))
+        self._deadlines.put(stream.name, stream.deadline_us)
 
     def _may_be_partial(self, record_us: int) -> bool:
         if self._seen_from_start:
@@ -230,11 +224,8 @@ class Assembler:
 
     def _run_deadlines(self, now_us: int, forced: ForcedEnd | None = None) -> None:
         """Apply the deadlines before ``now_us``, those of each stream in order."""
-        while self._deadlines and self._deadlines[0][0] < now_us:
-            due_us, name = heappop(self._deadlines)
-            if self._due_us.get(name) != due_us:
-                continue
-            self._run_deadlines_of(self._streams[name], now_us, forced)
+        while (first := self._deadlines.first()) is not None and first[0] < now_us:
+            self._run_deadlines_of(self._streams[first[1]], now_us, forced)
         for name in self.jumps.held if forced is not None else ():
             self._schedule(self._streams[name])  # the next record decides
 
@@ -253,13 +244,10 @@ class Assembler:
                 break  # only a record decides on a held sample
             deadline_us = stream.deadline_us
         self._collect(stream)
-        if deadline_us < now_us and stream.held is not None:
-            self._due_us[stream.name] = NEVER_US
-        elif deadline_us < now_us:
+        if deadline_us < now_us and stream.held is None:
             self._retire(stream)
         else:
-            self._due_us[stream.name] = deadline_us
-            heappush(self._deadlines, (deadline_us, stream.name))
+            self._deadlines.put(stream.name, NEVER_US if deadline_us < now_us else deadline_us)
 
     def _confirm(self, record_us: int | None) -> None:
         """Forget the ends by the wall clock that the next record's own time would cause as well."""
@@ -271,14 +259,9 @@ class Assembler:
 
     def _schedule(self, stream: StreamState) -> None:
         """Put the deadline of ``stream`` into the queue if it is earlier than the one there."""
-        deadline_us = stream.deadline_us
-        if deadline_us >= self._due_us[stream.name]:
-            return
-        self._due_us[stream.name] = deadline_us
-        heappush(self._deadlines, (deadline_us, stream.name))
-        if len(self._deadlines) > 2 * len(self._due_us) + _MAX_VOID_DEADLINES:
-            self._deadlines = [(due_us, name) for name, due_us in self._due_us.items()]
-            heapify(self._deadlines)
+        deadline_us, due_us = stream.deadline_us, self._deadlines.get(stream.name)
+        if due_us is None or deadline_us < due_us:
+            self._deadlines.put(stream.name, deadline_us)
 
     def end_of_input(self) -> list[Closed]:
         """End all open sequences with reason ``end_of_input`` and return them."""
@@ -295,9 +278,9 @@ class Assembler:
 
     def evict_largest(self) -> list[Closed]:
         """End the largest open sequence, if any, with reason ``memory``."""
-        held = [name for name, stream in self._streams.items() if stream.open or stream.pending.runs]
+        held = [stream for stream in self._streams.values() if stream.open or stream.pending.runs]
         if held:
-            stream = self._streams[max(held, key=lambda name: (self._bytes[name], name))]
+            stream = max(held, key=lambda stream: (stream.nbytes, stream.name))
             stream.flush()
             largest = max(stream.open.values(), key=lambda sequence: (sequence.nbytes, sequence.position), default=None)
             stream.evict(self._read_below, None if largest is None else hash_of(largest.key))
@@ -330,9 +313,9 @@ class Assembler:
 
     def _collect(self, stream: StreamState) -> None:
         self._changed.add(stream.name)
-        held = stream.pending.nbytes + sum(sequence.nbytes for sequence in stream.open.values())
-        self.buffered_bytes += held - self._bytes[stream.name]
-        self._bytes[stream.name] = held
+        held = stream.nbytes
+        self.buffered_bytes += held - stream.counted_bytes
+        stream.counted_bytes = held
         if not held:
             stream.end_relative()
         if stream.late:
@@ -357,7 +340,8 @@ class Assembler:
     def _retire(self, stream: StreamState) -> None:
         """Forget a stream, which is new if it comes again. Its progress stays while rereading may need it."""
         name = stream.name
-        del self._streams[name], self._due_us[name], self._bytes[name]
+        del self._streams[name]
+        self._deadlines.discard(name)
         stream.retired_at = self._read_below
         self._retired.setdefault(name, []).append(stream)
         self._changed.add(name)
@@ -420,14 +404,15 @@ class Assembler:
         """
         read_below = self._read_below if next_offset == self._reread_below else next_offset
         for name in self._changed:
-            self._oldest.pop(name, None)
-            for life in self._lives(name):
-                if (oldest := life.oldest()) is not None:
-                    self._oldest[name] = oldest
-                    break
-        low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(read_below, None))
-        clock_us, low_watermark_us = self.clock_us, self.clock_us
-        if clocks is not None:
+            oldest = self._oldest_of(name)
+            if oldest is None:
+                self._oldest.discard(name)
+            else:
+                self._oldest.put(name, oldest[0])
+        low_watermark, clock_us, low_watermark_us = read_below, self.clock_us, self.clock_us
+        first = self._oldest.first()
+        if (oldest := self._oldest_of(first[1]) if first is not None else None) is not None:
+            low_watermark, clocks = oldest
             clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
         self._drop_retired(low_watermark, clock_us)
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
@@ -443,6 +428,10 @@ class Assembler:
             streams=changed,
             jumps=self.jumps.past(low_watermark),
         )
+
+    def _oldest_of(self, name: str) -> tuple[int, Clocks] | None:
+        """Return the lowest offset of an undone sample of a stream, with the clocks before it; None if all is done."""
+        return next((oldest for life in self._lives(name) if (oldest := life.oldest()) is not None), None)
 
     def _drop_retired(self, low_watermark: int, clock_us: int | None) -> None:
         """Drop retired streams that a restart at ``low_watermark`` would forget before it sees a record of them."""
