@@ -15,8 +15,10 @@ from streamad.errors import DecodeError
 from streamad.ingest.sequences.closed_ids import NEVER_US
 from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.forced_ends import Repeats
+from streamad.ingest.sequences.joining import joined
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.relative_times import absolute, check_times
+from streamad.ingest.sequences.retired_streams import RetiredStreams
 from streamad.ingest.sequences.runs import Clocks, Run, runs_of
 from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
@@ -49,7 +51,7 @@ class Assembler:
         self.late_without_id: list[tuple[str, LateEntry]] = []
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
-        self._retired: dict[str, list[StreamState]] = {}
+        self._retired = RetiredStreams()
         self._deadlines = Earliest()
         self._changed: set[str] = set()
         self._oldest = Earliest()
@@ -80,11 +82,21 @@ class Assembler:
         self._read_below = block.offset + 1
         if self._unconfirmed:
             self._confirm(record_us)
-        self._resolve_held(block)
+        self.jumps.n_records += 1
+        if self.jumps.held or self.jumps.moves:
+            self._resolve_held(block)
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
-        known = self._streams.get(block.stream)
+        stream = self._streams.get(block.stream)
+        if stream is None or not self._joins(stream, block, record_us):
+            self._take_block(stream, block, record_us, partition_before)
+        return self._take_finished() if self._finished else []
+
+    def _take_block(
+        self, known: StreamState | None, block: SampleBlock, record_us: int | None, partition_before: int | None
+    ) -> None:
+        """Take the samples of one record; ``partition_before`` is the clock before it, ``known`` its stream if any."""
         if block.relative:
             check_times(known, block, record_us, self.clock_us or 0)
         stream = known or self._admit(block, record_us)
@@ -92,7 +104,7 @@ class Assembler:
             if record_us is None and not block.relative:
                 for time_us in self.jumps.moves_of(block.offset, block.times_once):  # as its first reading did
                     self._move(time_us)
-            return self._take_finished()
+            return
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = absolute(stream, block, record_us, self.clock_us or 0)
@@ -112,7 +124,21 @@ class Assembler:
         if block.relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
         self._collect(stream)
-        return self._take_finished()
+
+    def _joins(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> bool:
+        """Take the samples of ``block`` the short way, if they only continue their sequence; return whether they do."""
+        if self.clock_us is None:
+            return False
+        is_timed, farthest_us = record_us is not None, self.jumps.farthest_us
+        last_us = joined(stream, block, self.clock_us, is_timed=is_timed, farthest_us=farthest_us)
+        if last_us is None:
+            return False
+        nbytes = stream.nbytes
+        self.buffered_bytes += nbytes - stream.counted_bytes
+        stream.counted_bytes = nbytes
+        if record_us is None:
+            self._move(last_us)
+        return True
 
     def _take_run(self, stream: StreamState, run: Run, record_us: int | None, *, moves: bool = True) -> None:
         if record_us is None:
@@ -127,7 +153,7 @@ class Assembler:
         """Decide on held samples before the record of ``block``, whose clocks must include them."""
         for moved_us in self.jumps.moves_before(block.offset):
             self._move(moved_us)
-        for name in self.jumps.count():
+        for name in self.jumps.overdue():
             self._accept_held(self._streams[name], None)  # it may be wrong: it moves no other stream's clock
         stream = self._streams.get(block.stream) if self.jumps.held else None
         if stream is not None and stream.held is not None and block.offset >= stream.done_below:
@@ -342,8 +368,7 @@ class Assembler:
         name = stream.name
         del self._streams[name]
         self._deadlines.discard(name)
-        stream.retired_at = self._read_below
-        self._retired.setdefault(name, []).append(stream)
+        self._retired.add(stream, self._read_below)
         self._changed.add(name)
 
     def take_late(self) -> list[LateSamples]:
@@ -392,10 +417,8 @@ class Assembler:
 
     def _lives(self, name: str) -> list[StreamState]:
         """Return the states of a stream, oldest first: it may have been forgotten and seen anew."""
-        lives = list(self._retired.get(name, ()))
-        if name in self._streams:
-            lives.append(self._streams[name])
-        return lives
+        stream = self._streams.get(name)
+        return self._retired.of(name) + ([] if stream is None else [stream])
 
     def progress(self, next_offset: int) -> ProgressUpdate:
         """Return what changed since the last call, once every record below ``next_offset`` was read.
@@ -414,7 +437,7 @@ class Assembler:
         if (oldest := self._oldest_of(first[1]) if first is not None else None) is not None:
             low_watermark, clocks = oldest
             clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
-        self._drop_retired(low_watermark, clock_us)
+        self._changed.update(self._retired.drop(low_watermark, clock_us, self._repeats.streams))
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
@@ -432,27 +455,6 @@ class Assembler:
     def _oldest_of(self, name: str) -> tuple[int, Clocks] | None:
         """Return the lowest offset of an undone sample of a stream, with the clocks before it; None if all is done."""
         return next((oldest for life in self._lives(name) if (oldest := life.oldest()) is not None), None)
-
-    def _drop_retired(self, low_watermark: int, clock_us: int | None) -> None:
-        """Drop retired streams that a restart at ``low_watermark`` would forget before it sees a record of them."""
-        if not self._retired:
-            return
-        waiting = self._repeats.streams
-
-        def is_needed(life: StreamState) -> bool:
-            is_unseen = life.retired_at is not None and life.retired_at <= low_watermark
-            is_forgotten = is_unseen or (clock_us is not None and life.forget_us < clock_us)
-            return bool(life.in_flight) or life.name in waiting or not is_forgotten
-
-        for name in list(self._retired):
-            lives = [life for life in self._retired[name] if is_needed(life)]
-            if len(lives) == len(self._retired[name]):
-                continue
-            self._changed.add(name)
-            if lives:
-                self._retired[name] = lives
-            else:
-                del self._retired[name]
 
     def _stream_progress(self, name: str, read_below: int) -> StreamProgress | None:
         lives = self._lives(name)
@@ -475,8 +477,7 @@ class Assembler:
             stream = StreamState(name, self._settings, partial=saved.partial)
             stream.restore(saved)
             if progress.clock_us is not None and stream.forget_us < progress.clock_us:
-                stream.retired_at = saved.done_below
-                self._retired[name] = [stream]
+                self._retired.add(stream, saved.done_below)
                 self._changed.add(name)
             else:
                 self._add(stream)
