@@ -6,9 +6,8 @@ It makes no ``Run``, looks for no end and changes no progress. What it does is w
 
 from __future__ import annotations
 
-import numpy as np
-
 from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.ingest.sequences.runs import rises
 from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.types import SampleBlock
 
@@ -48,7 +47,7 @@ def _is_plain(block: SampleBlock, n: int, sequence: OpenSequence) -> bool:
         return False
     if block.route is not None and (len(sequence.routes) != 1 or sequence.routes[0][1] != block.route):
         return False
-    return n == 1 or np.count_nonzero(block.times_us[1:] > block.times_us[:-1]) == n - 1
+    return n == 1 or rises(block.times_us)
 
 
 def _is_within(stream: StreamState, block: SampleBlock, n: int, last_us: int, sequence: OpenSequence) -> bool:
