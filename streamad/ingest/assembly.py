@@ -8,23 +8,23 @@ result; rereading from a progress record repeats nothing that was committed and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
-from operator import itemgetter
 
 import msgspec
 
 from streamad.errors import DecodeError
+from streamad.ingest.sequences.closed_ids import NEVER_US
+from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.forced_ends import Repeats
+from streamad.ingest.sequences.joining import joined
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.relative_times import absolute, check_times
+from streamad.ingest.sequences.retired_streams import RetiredStreams
 from streamad.ingest.sequences.runs import Clocks, Run, runs_of
-from streamad.ingest.sequences.sequence_ends import NEVER_US, Closed, LateSamples, StreamState, hash_of
+from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
-
-_MAX_VOID_DEADLINES = 64
 
 
 class Assembler:
@@ -51,15 +51,13 @@ class Assembler:
         self.late_without_id: list[tuple[str, LateEntry]] = []
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
-        self._retired: dict[str, list[StreamState]] = {}
-        self._deadlines: list[tuple[int, str]] = []
-        self._due_us: dict[str, int] = {}
+        self._retired = RetiredStreams()
+        self._deadlines = Earliest()
         self._changed: set[str] = set()
-        self._oldest: dict[str, tuple[int, Clocks]] = {}
+        self._oldest = Earliest()
         self._finished: list[Closed] = []
         self._late: list[LateSamples] = []
         self._new_streams: list[str] = []
-        self._bytes: dict[str, int] = {}
         self._partial_until_us: int | None = None
         self._read_below = 0
         self._reread_below = 0
@@ -84,11 +82,21 @@ class Assembler:
         self._read_below = block.offset + 1
         if self._unconfirmed:
             self._confirm(record_us)
-        self._resolve_held(block)
+        self.jumps.n_records += 1
+        if self.jumps.held or self.jumps.moves:
+            self._resolve_held(block)
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
-        known = self._streams.get(block.stream)
+        stream = self._streams.get(block.stream)
+        if stream is None or not self._joins(stream, block, record_us):
+            self._take_block(stream, block, record_us, partition_before)
+        return self._take_finished() if self._finished else []
+
+    def _take_block(
+        self, known: StreamState | None, block: SampleBlock, record_us: int | None, partition_before: int | None
+    ) -> None:
+        """Take the samples of one record; ``partition_before`` is the clock before it, ``known`` its stream if any."""
         if block.relative:
             check_times(known, block, record_us, self.clock_us or 0)
         stream = known or self._admit(block, record_us)
@@ -96,7 +104,7 @@ class Assembler:
             if record_us is None and not block.relative:
                 for time_us in self.jumps.moves_of(block.offset, block.times_once):  # as its first reading did
                     self._move(time_us)
-            return self._take_finished()
+            return
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = absolute(stream, block, record_us, self.clock_us or 0)
@@ -116,7 +124,21 @@ class Assembler:
         if block.relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
         self._collect(stream)
-        return self._take_finished()
+
+    def _joins(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> bool:
+        """Take the samples of ``block`` the short way, if they only continue their sequence; return whether they do."""
+        if self.clock_us is None:
+            return False
+        is_timed, farthest_us = record_us is not None, self.jumps.farthest_us
+        last_us = joined(stream, block, self.clock_us, is_timed=is_timed, farthest_us=farthest_us)
+        if last_us is None:
+            return False
+        nbytes = stream.nbytes
+        self.buffered_bytes += nbytes - stream.counted_bytes
+        stream.counted_bytes = nbytes
+        if record_us is None:
+            self._move(last_us)
+        return True
 
     def _take_run(self, stream: StreamState, run: Run, record_us: int | None, *, moves: bool = True) -> None:
         if record_us is None:
@@ -131,7 +153,7 @@ class Assembler:
         """Decide on held samples before the record of ``block``, whose clocks must include them."""
         for moved_us in self.jumps.moves_before(block.offset):
             self._move(moved_us)
-        for name in self.jumps.count():
+        for name in self.jumps.overdue():
             self._accept_held(self._streams[name], None)  # it may be wrong: it moves no other stream's clock
         stream = self._streams.get(block.stream) if self.jumps.held else None
         if stream is not None and stream.held is not None and block.offset >= stream.done_below:
@@ -209,9 +231,7 @@ class Assembler:
     def _add(self, stream: StreamState) -> None:
         self._streams[stream.name] = stream
         self._new_streams.append(stream.name)
-        self._bytes[stream.name] = 0
-        self._due_us[stream.name] = stream.deadline_us
-        heappush(self._deadlines, (stream.deadline_us, stream.name))
+        self._deadlines.put(stream.name, stream.deadline_us)
 
     def _may_be_partial(self, record_us: int) -> bool:
         if self._seen_from_start:
@@ -230,11 +250,8 @@ class Assembler:
 
     def _run_deadlines(self, now_us: int, forced: ForcedEnd | None = None) -> None:
         """Apply the deadlines before ``now_us``, those of each stream in order."""
-        while self._deadlines and self._deadlines[0][0] < now_us:
-            due_us, name = heappop(self._deadlines)
-            if self._due_us.get(name) != due_us:
-                continue
-            self._run_deadlines_of(self._streams[name], now_us, forced)
+        while (first := self._deadlines.first()) is not None and first[0] < now_us:
+            self._run_deadlines_of(self._streams[first[1]], now_us, forced)
         for name in self.jumps.held if forced is not None else ():
             self._schedule(self._streams[name])  # the next record decides
 
@@ -253,13 +270,10 @@ class Assembler:
                 break  # only a record decides on a held sample
             deadline_us = stream.deadline_us
         self._collect(stream)
-        if deadline_us < now_us and stream.held is not None:
-            self._due_us[stream.name] = NEVER_US
-        elif deadline_us < now_us:
+        if deadline_us < now_us and stream.held is None:
             self._retire(stream)
         else:
-            self._due_us[stream.name] = deadline_us
-            heappush(self._deadlines, (deadline_us, stream.name))
+            self._deadlines.put(stream.name, NEVER_US if deadline_us < now_us else deadline_us)
 
     def _confirm(self, record_us: int | None) -> None:
         """Forget the ends by the wall clock that the next record's own time would cause as well."""
@@ -271,14 +285,9 @@ class Assembler:
 
     def _schedule(self, stream: StreamState) -> None:
         """Put the deadline of ``stream`` into the queue if it is earlier than the one there."""
-        deadline_us = stream.deadline_us
-        if deadline_us >= self._due_us[stream.name]:
-            return
-        self._due_us[stream.name] = deadline_us
-        heappush(self._deadlines, (deadline_us, stream.name))
-        if len(self._deadlines) > 2 * len(self._due_us) + _MAX_VOID_DEADLINES:
-            self._deadlines = [(due_us, name) for name, due_us in self._due_us.items()]
-            heapify(self._deadlines)
+        deadline_us, due_us = stream.deadline_us, self._deadlines.get(stream.name)
+        if due_us is None or deadline_us < due_us:
+            self._deadlines.put(stream.name, deadline_us)
 
     def end_of_input(self) -> list[Closed]:
         """End all open sequences with reason ``end_of_input`` and return them."""
@@ -295,9 +304,9 @@ class Assembler:
 
     def evict_largest(self) -> list[Closed]:
         """End the largest open sequence, if any, with reason ``memory``."""
-        held = [name for name, stream in self._streams.items() if stream.open or stream.pending.runs]
+        held = [stream for stream in self._streams.values() if stream.open or stream.pending.runs]
         if held:
-            stream = self._streams[max(held, key=lambda name: (self._bytes[name], name))]
+            stream = max(held, key=lambda stream: (stream.nbytes, stream.name))
             stream.flush()
             largest = max(stream.open.values(), key=lambda sequence: (sequence.nbytes, sequence.position), default=None)
             stream.evict(self._read_below, None if largest is None else hash_of(largest.key))
@@ -330,9 +339,9 @@ class Assembler:
 
     def _collect(self, stream: StreamState) -> None:
         self._changed.add(stream.name)
-        held = stream.pending.nbytes + sum(sequence.nbytes for sequence in stream.open.values())
-        self.buffered_bytes += held - self._bytes[stream.name]
-        self._bytes[stream.name] = held
+        held = stream.nbytes
+        self.buffered_bytes += held - stream.counted_bytes
+        stream.counted_bytes = held
         if not held:
             stream.end_relative()
         if stream.late:
@@ -357,9 +366,9 @@ class Assembler:
     def _retire(self, stream: StreamState) -> None:
         """Forget a stream, which is new if it comes again. Its progress stays while rereading may need it."""
         name = stream.name
-        del self._streams[name], self._due_us[name], self._bytes[name]
-        stream.retired_at = self._read_below
-        self._retired.setdefault(name, []).append(stream)
+        del self._streams[name]
+        self._deadlines.discard(name)
+        self._retired.add(stream, self._read_below)
         self._changed.add(name)
 
     def take_late(self) -> list[LateSamples]:
@@ -408,10 +417,8 @@ class Assembler:
 
     def _lives(self, name: str) -> list[StreamState]:
         """Return the states of a stream, oldest first: it may have been forgotten and seen anew."""
-        lives = list(self._retired.get(name, ()))
-        if name in self._streams:
-            lives.append(self._streams[name])
-        return lives
+        stream = self._streams.get(name)
+        return self._retired.of(name) + ([] if stream is None else [stream])
 
     def progress(self, next_offset: int) -> ProgressUpdate:
         """Return what changed since the last call, once every record below ``next_offset`` was read.
@@ -420,16 +427,17 @@ class Assembler:
         """
         read_below = self._read_below if next_offset == self._reread_below else next_offset
         for name in self._changed:
-            self._oldest.pop(name, None)
-            for life in self._lives(name):
-                if (oldest := life.oldest()) is not None:
-                    self._oldest[name] = oldest
-                    break
-        low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(read_below, None))
-        clock_us, low_watermark_us = self.clock_us, self.clock_us
-        if clocks is not None:
+            oldest = self._oldest_of(name)
+            if oldest is None:
+                self._oldest.discard(name)
+            else:
+                self._oldest.put(name, oldest[0])
+        low_watermark, clock_us, low_watermark_us = read_below, self.clock_us, self.clock_us
+        first = self._oldest.first()
+        if (oldest := self._oldest_of(first[1]) if first is not None else None) is not None:
+            low_watermark, clocks = oldest
             clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
-        self._drop_retired(low_watermark, clock_us)
+        self._changed.update(self._retired.drop(low_watermark, clock_us, self._repeats.streams))
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
@@ -444,26 +452,9 @@ class Assembler:
             jumps=self.jumps.past(low_watermark),
         )
 
-    def _drop_retired(self, low_watermark: int, clock_us: int | None) -> None:
-        """Drop retired streams that a restart at ``low_watermark`` would forget before it sees a record of them."""
-        if not self._retired:
-            return
-        waiting = self._repeats.streams
-
-        def is_needed(life: StreamState) -> bool:
-            is_unseen = life.retired_at is not None and life.retired_at <= low_watermark
-            is_forgotten = is_unseen or (clock_us is not None and life.forget_us < clock_us)
-            return bool(life.in_flight) or life.name in waiting or not is_forgotten
-
-        for name in list(self._retired):
-            lives = [life for life in self._retired[name] if is_needed(life)]
-            if len(lives) == len(self._retired[name]):
-                continue
-            self._changed.add(name)
-            if lives:
-                self._retired[name] = lives
-            else:
-                del self._retired[name]
+    def _oldest_of(self, name: str) -> tuple[int, Clocks] | None:
+        """Return the lowest offset of an undone sample of a stream, with the clocks before it; None if all is done."""
+        return next((oldest for life in self._lives(name) if (oldest := life.oldest()) is not None), None)
 
     def _stream_progress(self, name: str, read_below: int) -> StreamProgress | None:
         lives = self._lives(name)
@@ -486,8 +477,7 @@ class Assembler:
             stream = StreamState(name, self._settings, partial=saved.partial)
             stream.restore(saved)
             if progress.clock_us is not None and stream.forget_us < progress.clock_us:
-                stream.retired_at = saved.done_below
-                self._retired[name] = [stream]
+                self._retired.add(stream, saved.done_below)
                 self._changed.add(name)
             else:
                 self._add(stream)

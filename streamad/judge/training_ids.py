@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -15,6 +15,10 @@ class TrainingIds:
     """64-bit hashes, ascending; two different ids are taken for one in about one of 10^14 lookups among 100,000."""
 
     hashes: npt.NDArray[np.uint64]
+    _known: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", frozenset(self.hashes.tolist()))
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> TrainingIds:
@@ -23,9 +27,7 @@ class TrainingIds:
 
     def __contains__(self, name: str) -> bool:
         """Return whether ``name`` is among them."""
-        wanted = np.uint64(_hash(name))
-        place = int(np.searchsorted(self.hashes, wanted))
-        return place < len(self.hashes) and bool(self.hashes[place] == wanted)
+        return _hash(name) in self._known
 
 
 NO_TRAINING_IDS = TrainingIds(np.empty(0, np.uint64))

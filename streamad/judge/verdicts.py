@@ -38,6 +38,10 @@ from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArr
 _MOST_LEADING = 3
 _LEADING_SHARE = 0.1
 _SHOWN_SHARE = 0.05
+_DIGITS = 6
+_MOST_POWER = 22
+# All exact: a whole number of six digits divided by one of them is the float nearest to the decimal number.
+_POWERS_OF_TEN = np.array([10.0**power for power in range(_MOST_POWER + 1)])
 
 
 def alert_id(stream: str, sequence: str, first_position: Position, start_us: int) -> str:
@@ -256,8 +260,20 @@ def moments(window: Window | None) -> dict[str, Any]:
     if window is None:
         return {}
     values = window.values[:, : window.length].astype(np.float64)
-    return {"means": _rounded(values.mean(axis=1)), "spreads": _rounded(values.std(axis=1))}
+    # The sums of ``mean`` and ``std``, without what these ask first; ``values`` is ours to change.
+    means = np.add.reduce(values, axis=1) / window.length
+    values -= means[:, None]
+    values *= values
+    rounded = _rounded(np.stack([means, np.sqrt(np.add.reduce(values, axis=1) / window.length)]))
+    return {"means": rounded[0], "spreads": rounded[1]}
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> list[float]:
-    return [float(f"{value:.6g}") for value in values.tolist()]
+def _rounded(values: npt.NDArray[np.float64]) -> list[list[float]]:
+    """Return ``values`` [n, C] to six significant digits."""
+    sizes = np.abs(values)
+    digits = _DIGITS - 1 - np.floor(np.log10(sizes, out=np.zeros_like(sizes), where=sizes > 0)).astype(np.int64)
+    scale = _POWERS_OF_TEN[np.clip(digits, 0, _MOST_POWER)]
+    rounded: list[list[float]] = (np.rint(values * scale) / scale).tolist()
+    for row, column in np.argwhere((digits < 0) | (digits > _MOST_POWER)).tolist():
+        rounded[row][column] = float(f"{values[row, column]:.{_DIGITS}g}")
+    return rounded

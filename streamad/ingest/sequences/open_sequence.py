@@ -7,18 +7,24 @@ import numpy as np
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.runs import Clocks, Routes, Run, joined_routes
 from streamad.messages import EndReason
-from streamad.types import FinishedSequence, from_us
+from streamad.types import FinishedSequence, FloatArray, IntArray, from_us
+
+_PART_BYTES = 250
+"""Two arrays and their places in the lists."""
+_SMALL = 64
+"""Smaller parts are joined once they have so many samples together."""
 
 
 class OpenSequence:
     """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock.
 
-    ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial.
+    ``times_us`` and ``values`` are its parts in order, int64 [n] and float32 [n, C] each. ``late`` are its samples that
+    came late before it began, if any: a sequence with such samples is partial. ``number`` counts those of its stream.
     """
 
     __slots__ = (
-        "before", "duplicates", "key", "last_us", "late", "merged", "n", "nbytes", "partial", "position", "routes",
-        "runs", "seen_us", "since_us", "start_us",
+        "_n_loose", "before", "duplicates", "key", "last_us", "late", "merged", "n", "nbytes", "number", "partial",
+        "position", "routes", "seen_us", "since_us", "start_us", "times_us", "values",
     )  # fmt: skip
 
     def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None) -> None:
@@ -30,7 +36,10 @@ class OpenSequence:
         self.position = run.position
         self.before = run.before
         self.routes: Routes = ()
-        self.runs: list[Run] = []
+        self.times_us: list[IntArray] = []
+        self.values: list[FloatArray] = []
+        self._n_loose = 0
+        self.number = 0
         self.n = 0
         self.nbytes = 0
         self.duplicates = 0
@@ -60,49 +69,76 @@ class OpenSequence:
             self.routes = joined_routes(self.routes, run.routes)
         if run.first_us == self.last_us:
             self._merge(run)
-            return
-        self.runs.append(run)
-        self.n += len(run)
-        self.nbytes += run.nbytes
-        self.last_us = run.last_us
+        else:
+            self.extend(run.times_us, run.values, run.last_us)
+
+    def extend(self, times_us: IntArray, values: FloatArray, last_us: int) -> None:
+        """Add samples behind the last one; ``last_us`` is the last time. The arrays are kept, not copied."""
+        n = len(times_us)
+        self.times_us.append(times_us)
+        self.values.append(values)
+        self.n += n
+        self.nbytes += values.nbytes + 8 * n + _PART_BYTES
+        self.last_us = last_us
+        self._n_loose += n
+        if self._n_loose >= _SMALL:
+            self._join_loose()
+
+    def _join_loose(self) -> None:
+        """Join the parts at the end that were not joined before: a sample alone takes far more memory than its values.
+
+        A large part stays as it is if no small one precedes it.
+        """
+        start, left = len(self.times_us), self._n_loose
+        while left > 0:
+            start -= 1
+            left -= len(self.times_us[start])
+        n_parts = len(self.times_us) - start
+        if n_parts > 1:
+            self.times_us[start:] = [np.concatenate(self.times_us[start:])]
+            self.values[start:] = [np.concatenate(self.values[start:])]
+            self.nbytes -= _PART_BYTES * (n_parts - 1)
+        self._n_loose = 0
 
     def _merge(self, run: Run) -> None:
-        last = self._take_last()
-        merged, duplicates = last.merged, last.duplicates
-        last.absorb(run)
-        self.merged += last.merged - merged - run.merged
-        self.duplicates += last.duplicates - duplicates - run.duplicates
-        self.runs.append(last)
-        self.nbytes += last.nbytes
+        """Merge a single sample with the last one, of the same time: its readings replace those there by channel."""
+        times_us, values = self._take_last()
+        present = ~np.isnan(run.values)
+        self.duplicates += int(np.count_nonzero(present & ~np.isnan(values)))
+        self.merged += 1
+        self.extend(times_us, np.where(present, run.values, values), self.last_us)
 
-    def _take_last(self) -> Run:
+    def _take_last(self) -> tuple[IntArray, FloatArray]:
         """Remove and return the last sample."""
-        last = self.runs.pop()
-        self.nbytes -= last.nbytes
-        if len(last) > 1:
-            head, last = last.split(len(last) - 1)
-            self.runs.append(head)
-            self.nbytes += head.nbytes
-        return last
+        times_us, values = self.times_us.pop(), self.values.pop()
+        self.n -= 1
+        self.nbytes -= values[-1:].nbytes + 8
+        self._n_loose = max(0, self._n_loose - 1)
+        if len(times_us) > 1:
+            self.times_us.append(times_us[:-1])
+            self.values.append(values[:-1])
+        else:
+            self.nbytes -= _PART_BYTES
+        return times_us[-1:], values[-1:]
 
     def drop_bare_marker(self) -> None:
         """Remove an end mark without readings, unless it is the only sample; its route still counts."""
-        if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
+        last = self.values[-1][-1]
+        has_first = last[0] == last[0]  # it is no NaN: almost always, and quicker to see than that all are
+        if self.n == 1 or has_first or not np.isnan(last).all():
             return
         self._take_last()
-        self.n -= 1
         self.merged += 1
 
     def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
         """Return the finished sequence, ended for ``reason``."""
-        times_us = np.concatenate([run.times_us for run in self.runs])
-        values = np.concatenate([run.values for run in self.runs])
+        is_one = len(self.times_us) == 1
         return FinishedSequence(
             stream,
             self.name,
             reason,
-            times_us,
-            values,
+            self.times_us[0] if is_one else np.concatenate(self.times_us),
+            self.values[0] if is_one else np.concatenate(self.values),
             self.position,
             self.partial or self.late is not None,
             self.duplicates,

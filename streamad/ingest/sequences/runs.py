@@ -126,6 +126,12 @@ class Run:
             self.position, self.before = later.position, later.before
 
 
+def rises(times_us: IntArray) -> bool:
+    """Return whether each of the times [n] is later than the one before."""
+    n = len(times_us)
+    return n == 1 or np.count_nonzero(times_us[1:] > times_us[:-1]) == n - 1
+
+
 def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
     """Return the runs of a block in the order of its record: one if its times rise strictly, else one per sample."""
     whole = Run(
@@ -138,11 +144,7 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
         end=block.end,
         routes=() if block.route is None else ((block.offset, block.route),),
     )
-    if (
-        block.indexes is None
-        and block.later_us is None
-        and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all()))
-    ):
+    if block.indexes is None and block.later_us is None and rises(block.times_us):
         return [whole]
     indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
     return [whole.part(i, i + 1, index) for index, i in sorted(zip(indexes, range(len(block)), strict=True))]

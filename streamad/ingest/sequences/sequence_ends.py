@@ -16,8 +16,10 @@ from operator import itemgetter
 
 import numpy as np
 
+from streamad.ingest.sequences.closed_ids import NEVER_US, ClosedIds
 from streamad.ingest.sequences.late_entries import MAX_LATE_ENTRIES, LateEntry
 from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.ingest.sequences.open_sequences import OpenSequences
 from streamad.ingest.sequences.runs import Clocks, ReorderBuffer, Run
 from streamad.messages import EndReason
 from streamad.partition_progress import ForcedEnd, StreamProgress
@@ -26,7 +28,6 @@ from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 
 MAX_CLOSED_IDS = 100_000
 MAX_FORCED_ENDS = 1_000
-NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +80,8 @@ class StreamState:
     """The state of one stream in one partition; pure, driven by ``Assembler``."""
 
     __slots__ = (
-        "closed", "closed_late", "closed_memory_us", "closed_through_us", "committed_ids", "committed_late",
-        "committed_through_us", "done_below", "entries", "finished", "floor_us", "forced", "held", "in_flight",
+        "closed", "closed_late", "closed_memory_us", "closed_through_us", "committed_through_us", "counted_bytes",
+        "done_below", "entries", "finished", "floor_us", "forced", "held", "in_flight",
         "last_record_us", "late", "late_without_id", "max_time_us", "name", "open", "partial", "pending", "retired_at",
         "settings", "starts_us",
     )  # fmt: skip
@@ -95,12 +96,10 @@ class StreamState:
             else settings.max_duration + settings.allowed_lateness
         )
         self.pending = ReorderBuffer()
-        self.open: dict[str | None, OpenSequence] = {}
-        self.closed: dict[str, int] = {}
-        self.committed_ids: dict[str, int] = {}
+        self.open = OpenSequences(settings)
+        self.closed = ClosedIds(MAX_CLOSED_IDS)
         self.entries: dict[str | None, LateEntry] = {}
-        self.closed_late: dict[str, int] = {}
-        self.committed_late: dict[str, int] = {}
+        self.closed_late = ClosedIds(MAX_LATE_ENTRIES)
         self.held: Run | None = None
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
         self.starts_us: dict[str | None, tuple[int, int]] = {}
@@ -109,6 +108,7 @@ class StreamState:
         self.last_record_us: int | None = None
         self.closed_through_us: int | None = None
         self.committed_through_us: int | None = None
+        self.counted_bytes = 0
         self.done_below = 0
         self.retired_at: int | None = None
         self.forced: list[ForcedEnd] = []
@@ -137,6 +137,11 @@ class StreamState:
     def is_quiet(self) -> bool:
         """Return whether silence can end nothing more."""
         return not self.open and not self.entries and not self.is_waiting
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of waiting samples and open sequences."""
+        return self.pending.nbytes + self.open.nbytes
 
     @property
     def n_buffered(self) -> int:
@@ -170,11 +175,12 @@ class StreamState:
             return self.last_record_us + self.settings.allowed_lateness
         if not self.open and not self.entries:
             return self.forget_us
-        ends = [self._silence_end_us(sequence) for sequence in self.open.values()]
-        return min(ends + [self._silence_end_us(entry) for entry in self.entries.values()])
+        first_since_us = min((entry.since_us for entry in self.entries.values()), default=NEVER_US)
+        return self._silence_end_us(min(first_since_us, self.open.first_since_us))
 
-    def _silence_end_us(self, sequence: OpenSequence | LateEntry) -> int:
-        end_us = sequence.since_us + self.settings.max_duration
+    def _silence_end_us(self, since_us: int) -> int:
+        """Return the partition clock after which silence ends a sequence that began at the clock ``since_us``."""
+        end_us = since_us + self.settings.max_duration
         if self.settings.gap is not None and self.last_record_us is not None:
             end_us = min(end_us, self.last_record_us + self.settings.gap)
         return end_us + self.settings.allowed_lateness
@@ -228,7 +234,7 @@ class StreamState:
         if len(self.open) > (sequence is not None):
             if "change" in settings.end:
                 return 0
-            limit_us = min(limit_us, *(self._limit_us(other) for other in self.open.values() if other is not sequence))
+            limit_us = min(limit_us, self.open.limit_us(sequence))
         n = min(len(run), n_left)
         if run.last_us > limit_us:
             n = min(n, int(np.searchsorted(run.times_us, limit_us, side="right")))
@@ -239,14 +245,9 @@ class StreamState:
             n = int(gaps.argmax()) + 1 if gaps.any() else n
         return n
 
-    def _limit_us(self, sequence: OpenSequence) -> int:
-        """Return the last event time at which ``sequence`` is still open."""
-        limit_us = sequence.start_us + self.settings.max_duration
-        return limit_us if self.settings.gap is None else min(limit_us, sequence.last_us + self.settings.gap)
-
     def _feed_single(self, run: Run) -> None:
         clock_us = max(run.arrived_us, run.first_us)
-        for overdue in [other for other in self.open.values() if run.first_us > self._limit_us(other)]:
+        for overdue in self.open.take_overdue(run.first_us):
             self.close(overdue, self._limit_reason(overdue), clock_us, by=run)
         sequence = self.open.get(run.sequence)
         if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
@@ -263,11 +264,15 @@ class StreamState:
         sequence = self.open.get(run.sequence)
         if sequence is None:
             late = None if run.sequence is None else self.entries.pop(run.sequence, None)
-            sequence = self.open[run.sequence] = OpenSequence(run, partial=self.partial, late=late)
+            sequence = OpenSequence(run, partial=self.partial, late=late)
+            self.open.add(sequence)
             self.partial = False
+        nbytes, is_end = sequence.nbytes, run.end and "marker" in self.settings.end
         sequence.append(run)
-        if run.end and "marker" in self.settings.end:
+        if is_end:
             sequence.drop_bare_marker()
+        self.open.grew(sequence, nbytes)
+        if is_end:
             self.close(sequence, "marker", through_us=run.last_us)
         elif self.settings.length is not None and sequence.n >= self.settings.length:
             self.close(sequence, "length")
@@ -277,10 +282,10 @@ class StreamState:
             return False
         if run.sequence is None:
             return self.closed_through_us is not None and run.first_us <= self.closed_through_us
-        if not self.closed and not self.closed_late:
+        if not self.closed.ended and not self.closed_late.ended:
             return False
         hashed = id_hash(run.sequence)
-        at_us = max(self.closed.get(hashed, -NEVER_US), self.closed_late.get(hashed, -NEVER_US))
+        at_us = max(self.closed.ended_us(hashed), self.closed_late.ended_us(hashed))
         return max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
 
     # --- ends ---
@@ -301,7 +306,7 @@ class StreamState:
         by: Run | None = None,
     ) -> None:
         """End ``sequence`` (because of the sample ``by``, if any); it is in flight until its verdict is committed."""
-        del self.open[sequence.key]
+        self.open.remove(sequence)
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
         at_us = max(sequence.seen_us, clock_us)
@@ -312,7 +317,7 @@ class StreamState:
         if sequence.key is None:
             self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
         else:
-            _remember(self.closed, sequence.key, at_us)
+            self.closed.end(id_hash(sequence.key), at_us)
         self.in_flight[sequence.key, sequence.position] = closed
         self.finished.append(closed)
 
@@ -345,8 +350,8 @@ class StreamState:
             self.late_without_id.append(entry)
             return
         at_us = max(entry.since_us, clock_us)
-        _remember(self.closed_late, entry.key, at_us)
-        _forget_before(self.closed_late, -NEVER_US, MAX_LATE_ENTRIES)
+        self.closed_late.end(id_hash(entry.key), at_us)
+        self.closed_late.forget_ended()
         closed = Closed(
             entry.finish(self.name), entry.key, at_us, entry.last_us, 0, entry.position.offset, entry.before
         )
@@ -364,12 +369,13 @@ class StreamState:
         if self.is_waiting:
             self.flush()
             return
-        for sequence in list(self.open.values()):
-            if self._silence_end_us(sequence) <= deadline_us:
-                self.close(sequence, self._limit_reason(sequence), deadline_us)
-        for entry in list(self.entries.values()):
-            if self._silence_end_us(entry) <= deadline_us:
-                self.close_late(entry, deadline_us)
+        silent_us = deadline_us - self.settings.max_duration - self.settings.allowed_lateness
+        if self._silence_end_us(NEVER_US) <= deadline_us:
+            silent_us = NEVER_US
+        for sequence in self.open.take_silent(silent_us):
+            self.close(sequence, self._limit_reason(sequence), deadline_us)
+        for entry in [entry for entry in self.entries.values() if entry.since_us <= silent_us]:
+            self.close_late(entry, deadline_us)
 
     # --- forced ends ---
 
@@ -392,11 +398,11 @@ class StreamState:
     def forget_closed(self, clock_us: int) -> None:
         """Forget the ids of sequences that were closed longer than ``closed_memory`` ago."""
         clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
-        _forget_before(self.closed, clock_us - self.closed_memory_us, MAX_CLOSED_IDS)
-        _forget_before(self.closed_late, clock_us - self.closed_memory_us, MAX_LATE_ENTRIES)
+        self.closed.forget_ended(clock_us - self.closed_memory_us)
+        self.closed_late.forget_ended(clock_us - self.closed_memory_us)
         if self.starts_us:
             pending = {run.sequence for run in self.pending.runs}
-            known = self.closed.keys() | {id_hash(key) for key in (*self.open, *pending) if key is not None}
+            known = self.closed.ended.keys() | {id_hash(key) for key in (*self.open, *pending) if key is not None}
             self.starts_us = {key: start for key, start in self.starts_us.items() if key is None or key in known}
 
     # --- times relative to the sequence's start ---
@@ -405,7 +411,7 @@ class StreamState:
         """Return the event time of second 0 of the sequence ``key``; None if it begins now."""
         hashed = None if key is None else id_hash(key)
         start_us, set_us = self.starts_us.get(hashed, (None, 0))
-        closed_us = self.closed.get(hashed or "")
+        closed_us = self.closed.ended.get(hashed or "")
         recurs = closed_us is not None and set_us <= closed_us < clock_us - self.closed_memory_us
         return None if recurs else start_us
 
@@ -424,9 +430,9 @@ class StreamState:
         if self.in_flight.pop((closed.key, closed.sequence.first_position), None) is None:
             return False
         if closed.sequence.n_late and closed.key is not None:
-            _remember(self.committed_late, closed.key, closed.at_us)
+            self.closed_late.commit(id_hash(closed.key), closed.at_us)
         elif closed.key is not None:
-            _remember(self.committed_ids, closed.key, closed.at_us)
+            self.closed.commit(id_hash(closed.key), closed.at_us)
         elif self.committed_through_us is None or closed.through_us > self.committed_through_us:
             self.committed_through_us = closed.through_us
         return True
@@ -434,7 +440,8 @@ class StreamState:
     def oldest(self) -> tuple[int, Clocks] | None:
         """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done."""
         undone = [(run.position.offset, run.before) for run in self.pending.runs]
-        undone += [sequence.undone_from for sequence in self.open.values()]
+        if (of_open := self.open.undone_from) is not None:
+            undone.append(of_open)
         undone += [(entry.position.offset, entry.before) for entry in self.entries.values() if entry.key is not None]
         undone += [] if self.held is None else [(self.held.position.offset, self.held.before)]
         undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]
@@ -451,21 +458,21 @@ class StreamState:
         needed_from = done_below if oldest is None and self.retired_at is not None else done_below + 1
         self.forced = [end for end in self.forced if end.offset >= needed_from]
         if clocks.partition_us is not None:
-            _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us, MAX_CLOSED_IDS)
-            _forget_before(self.committed_late, clocks.partition_us - self.closed_memory_us, MAX_LATE_ENTRIES)
+            self.closed.forget_committed(clocks.partition_us - self.closed_memory_us)
+            self.closed_late.forget_committed(clocks.partition_us - self.closed_memory_us)
         return StreamProgress(
             done_below=done_below,
             max_time_us=clocks.max_time_us,
             floor_us=clocks.floor_us,
             last_record_us=clocks.last_record_us,
-            closed=dict(self.committed_ids),
+            closed=dict(self.closed.committed),
             closed_through_us=self.committed_through_us,
             partial=self.partial
             or any(sequence.partial for sequence in self.open.values())
             or any(closed.unseen for closed in self.in_flight.values()),
             starts={hashed: start for hashed, start in self.starts_us.items() if hashed is not None},
             forced=tuple(self.forced),
-            closed_late=dict(self.committed_late),
+            closed_late=dict(self.closed_late.committed),
         )
 
     def restore(self, progress: StreamProgress) -> None:
@@ -474,25 +481,8 @@ class StreamState:
         self.max_time_us = progress.max_time_us
         self.floor_us = progress.floor_us
         self.last_record_us = progress.last_record_us
-        self.closed = dict(progress.closed)
-        self.committed_ids = dict(progress.closed)
-        self.closed_late = dict(progress.closed_late)
-        self.committed_late = dict(progress.closed_late)
+        self.closed.restore(progress.closed)
+        self.closed_late.restore(progress.closed_late)
         self.closed_through_us = self.committed_through_us = progress.closed_through_us
         self.partial = progress.partial
         self.starts_us.update(progress.starts)
-
-
-def _remember(ids: dict[str, int], key: str, at_us: int) -> None:
-    hashed = id_hash(key)
-    ids.pop(hashed, None)  # an id that recurs moves to the end: the order is that of the ends
-    ids[hashed] = at_us
-
-
-def _forget_before(ids: dict[str, int], clock_us: int, most: int) -> None:
-    """Drop the ids closed before ``clock_us``, and the oldest ones beyond ``most``."""
-    while ids:
-        oldest = next(iter(ids))
-        if ids[oldest] >= clock_us and len(ids) <= most:
-            break
-        del ids[oldest]

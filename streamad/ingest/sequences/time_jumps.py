@@ -44,29 +44,32 @@ class Resolved(NamedTuple):
 
 
 class TimeJumps:
-    """The held samples of a partition by stream, and those that rereading must treat as at their first reading."""
+    """The held samples of a partition by stream, and those that rereading must treat as at their first reading.
+
+    ``n_records`` counts the records. A sample more than ``farthest_us`` ahead of its stream is far ahead. ``moves`` are
+    the moves of the clock to be repeated, (offset, time), the next one last.
+    """
 
     def __init__(
         self, settings: SequenceSettings, max_clock_skew_us: int, past: Sequence[Jump], low_watermark: int
     ) -> None:
-        self._farthest_us = max(settings.gap or 0, settings.max_duration) + settings.allowed_lateness
+        self.farthest_us = max(settings.gap or 0, settings.max_duration) + settings.allowed_lateness
         self._lateness_us = settings.allowed_lateness
         self._skew_us = max_clock_skew_us
         self._past: dict[int, list[Jump]] = {}
         for jump in past:
             self._past.setdefault(jump.offset, []).append(jump)
-        self._moves: list[tuple[int, int]] = []
+        self.moves: list[tuple[int, int]] = []
         self._repeat(jump for jump in past if jump.offset < low_watermark)
-        self._number = 0
+        self.n_records = 0
         self._resolved: list[Resolved] = []
         self.held: dict[str, HeldSample] = {}
 
-    def count(self) -> Iterator[str]:
-        """Count a record; yield the streams whose held samples have waited long enough."""
-        self._number += 1
+    def overdue(self) -> Iterator[str]:
+        """Yield the streams whose held samples have waited long enough."""
         while self.held:
             name, oldest = next(iter(self.held.items()))
-            if self._number - oldest.number <= MAX_RECORDS:
+            if self.n_records - oldest.number <= MAX_RECORDS:
                 return
             yield name
 
@@ -75,13 +78,13 @@ class TimeJumps:
         time_us = run.last_us
         if len(run) > 1:
             newest_us = max(int(run.times_us[-2]), run.first_us if newest_us is None else newest_us)
-        if newest_us is None or time_us - newest_us <= self._farthest_us:
+        if newest_us is None or time_us - newest_us <= self.farthest_us:
             return False
         return record_us is None or abs(time_us - record_us) > self._skew_us
 
     def hold(self, stream: str, run: Run, record_us: int | None) -> None:
         """Hold the sample of ``run``."""
-        self.held[stream] = HeldSample(run, record_us, self._number)
+        self.held[stream] = HeldSample(run, record_us, self.n_records)
 
     def is_held(self, stream: str, offset: int) -> bool:
         """Return whether the last sample of the record at ``offset`` is held."""
@@ -124,8 +127,8 @@ class TimeJumps:
     # --- reading again ---
 
     def _repeat(self, jumps: Iterable[Jump]) -> None:
-        self._moves += [(jump.moved_at, jump.time_us) for jump in jumps if jump.moved_at is not None]
-        self._moves.sort(reverse=True)
+        self.moves += [(jump.moved_at, jump.time_us) for jump in jumps if jump.moved_at is not None]
+        self.moves.sort(reverse=True)
 
     def moves_of(self, offset: int, times_us: IntArray) -> list[int]:
         """Return the times to which a done record at ``offset`` with ``times_us`` [n] moved the clock at first.
@@ -141,8 +144,8 @@ class TimeJumps:
 
     def moves_before(self, offset: int) -> Iterator[int]:
         """Remove and yield the times to which held samples of done records moved the clock up to ``offset``."""
-        while self._moves and self._moves[-1][0] <= offset:
-            yield self._moves.pop()[1]
+        while self.moves and self.moves[-1][0] <= offset:
+            yield self.moves.pop()[1]
 
     def past(self, low_watermark: int) -> tuple[Jump, ...]:
         """Return the jumps that rereading from ``low_watermark`` on needs, and forget the others."""

@@ -83,21 +83,21 @@ def running(one: Open, instance: str, channels: Sequence[ChannelSpec], now_us: i
 def _thinned(sequence: OpenSequence) -> tuple[IntArray, FloatArray]:
     """Return times int64 [m] and values float32 [m, C] of evenly spread samples, the first and the last among them.
 
-    Of many chunks one sample each is looked at, so that the time does not grow with the number of chunks.
+    Of many parts one sample each is looked at, so that the time does not grow with the number of parts.
     """
-    runs = sequence.runs
-    if len(runs) > MOST_POINTS:
-        chosen = [(runs[at], 0) for at in _evenly(len(runs), MOST_POINTS)[:-1].tolist()]
-        chosen.append((runs[-1], len(runs[-1]) - 1))
+    n_parts = len(sequence.times_us)
+    if n_parts > MOST_POINTS:
+        chosen = [(number, 0) for number in _evenly(n_parts, MOST_POINTS)[:-1].tolist()]
+        chosen.append((n_parts - 1, -1))
     else:
-        ends = np.cumsum([len(run) for run in runs])
+        ends = np.cumsum([len(times_us) for times_us in sequence.times_us])
         chosen = []
         for at in _evenly(int(ends[-1]), MOST_POINTS).tolist():
             number = int(np.searchsorted(ends, at, side="right"))
-            chosen.append((runs[number], at - int(ends[number]) + len(runs[number])))
-    times_us = np.array([run.times_us[at] for run, at in chosen], np.int64)
+            chosen.append((number, at - int(ends[number])))
+    times_us = np.array([sequence.times_us[number][at] for number, at in chosen], np.int64)
     with np.errstate(over="ignore"):
-        return times_us, np.array([run.values[at] for run, at in chosen], np.float32)
+        return times_us, np.array([sequence.values[number][at] for number, at in chosen], np.float32)
 
 
 def _evenly(n: int, most: int) -> IntArray:

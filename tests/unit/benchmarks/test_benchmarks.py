@@ -233,3 +233,17 @@ def test_throughput_is_compared_with_and_without_status_and_open_sequences() -> 
     with_, without = (figures["samples_per_s"][kind] for kind in ("with", "without"))
     assert figures["ratio"]["median"] == pytest.approx(with_ / without)
     assert figures["ratio"]["low"] <= figures["ratio"]["median"] <= figures["ratio"]["high"]
+
+
+def test_growth_reports_cost_and_memory_of_each_size() -> None:
+    arguments = ("--axes", "open", "models", "--samples", "500", "--rounds", "1", "--largest", "10")
+    axes = {each["axis"]: each for each in benchmark("growth", *arguments)["axes"]}
+    assert {name: [point["size"] for point in each["points"]] for name, each in axes.items()} == {
+        "open": [10],
+        "models": [1, 10],
+    }
+    for each in axes.values():
+        costs = [point["ns_per_value"] for point in each["points"]]
+        assert each["growth"] == pytest.approx(max(costs) / costs[0])
+        assert all(0 < cost < 1e6 for cost in costs)
+        assert all(point["sequences"] > 0 for point in each["points"])

@@ -196,8 +196,7 @@ async def test_the_model_is_that_of_the_route_so_far(unknown: Any, missing: Any,
 
 async def test_a_message_of_many_channels_is_at_most_100_kb() -> None:
     (one,) = await opened([line("a", "x", list(range(80)))])
-    for run in one.sequence.runs:
-        run.values = np.full((len(run), 1_000), 0.1, np.float32)
+    one.sequence.values = [np.full((len(part), 1_000), 0.1, np.float32) for part in one.sequence.values]
     wide = tuple(ChannelSpec(f"c{number}") for number in range(1_000))
     message = snapshots.running(one, "w", wide, START_US, ONLY)
     assert message is not None

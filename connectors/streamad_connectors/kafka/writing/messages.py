@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -84,19 +85,25 @@ def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int)
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:
-    headers = {
-        "streamad-message": message_type(type(message)),
-        "streamad-schema": str(message.schema_version),
-        "content-type": "application/json",
-    }
-    if isinstance(message, DeadLetter | LateRecord):
-        headers |= _origin(message.origin)
+    common = _common_headers(type(message), message.schema_version)
+    if not isinstance(message, DeadLetter | LateRecord):
+        return common
+    headers = _origin(message.origin)
     if isinstance(message, DeadLetter):
         headers["streamad-error-kind"] = message.kind
         headers["streamad-error"] = message.error.encode()[:_ERROR_HEADER_BYTES].decode(errors="ignore")
-    elif isinstance(message, LateRecord):
+    else:
         headers["streamad-late-cause"] = message.cause
-    return [(name, value.encode()) for name, value in headers.items()]
+    return common + [(name, value.encode()) for name, value in headers.items()]
+
+
+@cache
+def _common_headers(kind: type[Message], schema_version: int) -> list[tuple[str, bytes]]:
+    return [
+        ("streamad-message", message_type(kind).encode()),
+        ("streamad-schema", str(schema_version).encode()),
+        ("content-type", b"application/json"),
+    ]
 
 
 def _origin(origin: Origin) -> dict[str, str]:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition, errors
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
@@ -27,6 +30,8 @@ _GRACE_S = 2.0
 _BATCH_BYTES = 128 * 1024
 # The broker decides what is too large: aiokafka's own limit could be below that of the topic.
 _REQUEST_BYTES = 256 * 1024 * 1024
+
+_KNOWN_KEYS = 10_000
 
 _FENCED = (errors.ProducerFenced, errors.InvalidProducerEpoch, errors.InvalidProducerIdMapping, errors.InvalidTxnState)
 
@@ -123,22 +128,47 @@ class PartitionProducer:
         producer = self._producer
         async with asyncio.timeout(self._timeout_s):
             await producer.begin_transaction()
-            sent = [await self._send(message) for message in messages]
-            # Every send is awaited, because a transaction commits even if one of its records was refused.
+            sent = [await self._send(place, batch) for place, batch in self._batches(messages)]
+            # Every batch is awaited, because a transaction commits even if one of them was refused.
             await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))
             await producer.commit_transaction()
 
-    async def _send(self, message: OutMessage) -> asyncio.Future[Any]:
+    def _batches(self, messages: Sequence[OutMessage]) -> list[tuple[TopicPartition, BatchBuilder]]:
+        """Return ``messages`` in batches, those of a partition in order.
+
+        The client would find a partition, a batch and a future for each message: several times the work.
+        """
+        batches: list[tuple[TopicPartition, BatchBuilder]] = []
+        last: dict[TopicPartition, BatchBuilder] = {}
+        for message in messages:
+            place = TopicPartition(message.topic, self._partition_of(message))
+            batch = last.get(place)
+            if batch is None or not _added(batch, message):
+                batch = last[place] = self._producer.create_batch()
+                _added(batch, message)  # an empty batch takes any message
+                batches.append((place, batch))
+        for _, batch in batches:
+            batch.close()
+        return batches
+
+    def _partition_of(self, message: OutMessage) -> int:
+        """Return the partition that ``message`` names, or that the hash of its key gives, as the client's."""
+        if message.partition is not None:
+            return message.partition
+        partitions = self._producer.client.cluster.partitions_for_topic(message.topic)
+        if not partitions:
+            raise errors.UnknownTopicOrPartitionError(message.topic)
+        return _partition_of_key(message.key, len(partitions))
+
+    async def _send(self, place: TopicPartition, batch: BatchBuilder) -> asyncio.Future[Any]:
         def on_done(future: asyncio.Future[Any]) -> None:
             if not future.cancelled() and future.exception() is not None:
-                self.refused_by = self.refused_by or message.topic
+                self.refused_by = self.refused_by or place.topic
 
         try:
-            sent: asyncio.Future[Any] = await self._producer.send(
-                message.topic, message.value, message.key, message.partition, headers=list(message.headers)
-            )
+            sent: asyncio.Future[Any] = await self._producer.send_batch(batch, place.topic, partition=place.partition)
         except errors.KafkaError:
-            self.refused_by = message.topic
+            self.refused_by = place.topic
             raise
         sent.add_done_callback(on_done)
         return sent
@@ -172,6 +202,16 @@ class PartitionProducer:
         for future in (*futures, self._producer._txn_manager.wait_for_transaction_end()):
             if future is not None and future.done():
                 look_at(future)
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _partition_of_key(key: bytes, n_partitions: int) -> int:
+    return int(DefaultPartitioner()(key, list(range(n_partitions)), []))
+
+
+def _added(batch: BatchBuilder, message: OutMessage) -> bool:
+    added = batch.append(timestamp=None, key=message.key, value=message.value, headers=list(message.headers))
+    return added is not None
 
 
 def is_fenced(error: BaseException) -> bool:

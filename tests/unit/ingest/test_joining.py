@@ -1,0 +1,107 @@
+"""The short way of samples that only continue their sequence does what the long way does."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamad.ingest.assembly import Assembler
+from streamad.ingest.sequences.joining import joined
+from streamad.ingest.sequences.sequence_ends import Closed, StreamState
+from streamad.partition_progress import Progress, merge
+from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import SampleBlock
+from tests.support.ingest.assembly_cases import arrivals, sequence_settings, us
+from tests.support.ingest.assembly_model import Record, cut_of, lates_of
+
+ONE = (1.0, 2.0)
+
+
+class LongWay(Assembler):
+    """An assembler without the short way."""
+
+    def _joins(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> bool:
+        return False
+
+
+@given(sequence_settings(), arrivals(routes="AB"), st.data())
+@settings(max_examples=300)
+def test_the_short_way_does_what_the_long_way_does(
+    limits: SequenceSettings, records: list[Record], data: st.DataObject
+) -> None:
+    short, long = Assembler("p", limits), LongWay("p", limits)
+    progress: dict[Assembler, Progress | None] = {short: None, long: None}
+    in_flight: dict[Assembler, deque[Closed]] = {short: deque(), long: deque()}
+    for offset, record in enumerate(records):
+        for assembler in (short, long):
+            in_flight[assembler] += assembler.push(record.block(offset), record.record_us)
+        wall_us = data.draw(st.one_of(st.none(), st.integers(0, 60)))
+        if wall_us is not None:
+            for assembler in (short, long):
+                in_flight[assembler] += assembler.expire(wall_us)
+        assert list(map(cut_of, in_flight[short])) == list(map(cut_of, in_flight[long]))
+        assert lates_of(short.take_late()) == lates_of(long.take_late())
+        assert (short.clock_us, short.pending_samples) == (long.clock_us, long.pending_samples)
+        assert (short.open_sequences, short.merged, short.duplicates) == (
+            long.open_sequences,
+            long.merged,
+            long.duplicates,
+        )
+        assert short.buffered_bytes == sum(stream.nbytes for stream in short.streams.values())
+        n_committed = data.draw(st.integers(-1, len(in_flight[short])))
+        for assembler in (short, long) if n_committed >= 0 else ():
+            for _ in range(n_committed):
+                assembler.committed(in_flight[assembler].popleft())
+            progress[assembler] = merge(progress[assembler], assembler.progress(offset + 1))
+        assert progress[short] == progress[long]
+
+
+def test_a_sample_that_only_continues_its_sequence_changes_no_progress() -> None:
+    assembler = Assembler("p", SequenceSettings())
+    for offset in range(2):
+        assembler.push(Record("r", "A", (offset,), (ONE,)).block(offset), offset)
+    assert list(assembler.progress(2).streams) == ["r"]
+    assembler.push(Record("r", "A", (2,), (ONE,)).block(2), 2)
+    update = assembler.progress(3)
+    assert (update.streams, update.low_watermark, update.next_offset) == ({}, 0, 3)
+
+
+FIRST = Record("r", "A", (10,), (ONE,), route="x")
+GAP = us(end=("marker", "gap"), gap=5, max_duration=50)
+MARKER = us(end=("marker",), max_duration=50, max_samples=3)
+LENGTH = us(end=("length",), length=3)
+
+
+@pytest.mark.parametrize(
+    ("limits", "record", "joins"),
+    [
+        (MARKER, replace(FIRST, times=(11,)), True),
+        (MARKER, replace(FIRST, times=(60,)), True),
+        (MARKER, replace(FIRST, times=(61,)), False),  # max_duration
+        (MARKER, replace(FIRST, times=(10,)), False),  # merges
+        (MARKER, replace(FIRST, times=(9,)), False),  # late
+        (MARKER, replace(FIRST, times=(11,), sequence="B"), False),  # begins
+        (MARKER, replace(FIRST, times=(11,), end=True), False),
+        (MARKER, replace(FIRST, times=(11,), route="y"), False),
+        (MARKER, replace(FIRST, times=(11,), route=None), True),
+        (MARKER, replace(FIRST, times=(11, 12), rows=(ONE, ONE)), True),
+        (MARKER, replace(FIRST, times=(11, 11), rows=(ONE, ONE)), False),
+        (MARKER, replace(FIRST, times=(11, 12, 13), rows=(ONE, ONE, ONE)), False),  # max_samples
+        (GAP, replace(FIRST, times=(15,)), True),
+        (GAP, replace(FIRST, times=(16,)), False),
+        (LENGTH, replace(FIRST, times=(11,), end=True), True),  # length alone: the mark ends nothing
+        (LENGTH, replace(FIRST, times=(11, 12), rows=(ONE, ONE)), False),
+        (us(end=("marker",), allowed_lateness=1), replace(FIRST, times=(11,)), False),  # waits
+    ],
+)
+def test_what_joins_the_short_way(limits: SequenceSettings, record: Record, joins: bool) -> None:
+    assembler = Assembler("p", limits)
+    assembler.push(FIRST.block(0), 10)
+    stream = assembler.streams["r"]
+    last_us = joined(stream, record.block(1), 100, is_timed=True, farthest_us=1_000)
+    assert last_us == (record.times[-1] if joins else None)
+    assert (stream.n_buffered, stream.last_record_us) == ((1 + len(record.times), 100) if joins else (1, 10))
