@@ -45,7 +45,7 @@ class Death:
                 "start",
                 "begin_transaction",
                 "abort_transaction",
-                "send",
+                "send_batch",
                 "send_offsets_to_transaction",
             ],
             AIOKafkaConsumer: ["start", "getmany"],
@@ -146,7 +146,7 @@ async def test_a_crash_at_any_point_changes_nothing(kafka: Broker) -> None:
     assert seen == {
         *("before start", "after start", "before abort_transaction", "after abort_transaction"),
         *("before getmany", "after getmany"),
-        *("before begin_transaction", "after begin_transaction", "before send", "after send"),
+        *("before begin_transaction", "after begin_transaction", "before send_batch", "after send_batch"),
         *("before send_offsets_to_transaction", "after send_offsets_to_transaction"),
         *("before commit", "commit sent", "after commit"),
     }
@@ -226,7 +226,7 @@ async def test_a_former_owner_commits_nothing_while_the_new_one_reads(kafka: Bro
     await check(plant, {0: steps})
 
 
-@pytest.mark.parametrize("call", ["begin_transaction", "send", "send_offsets_to_transaction", "commit_transaction"])
+@pytest.mark.parametrize("call", ["begin_transaction", "send_batch", "send_offsets_to_transaction", "commit_transaction"])
 async def test_who_is_fenced_amid_a_transaction_leaves_nothing_of_it(kafka: Broker, call: str) -> None:
     plant = await make_plant(kafka.bootstrap)
     partition, steps = plant.partition(), steps_of(plant.partition(), 3)
