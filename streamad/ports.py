@@ -425,13 +425,18 @@ class FittedDetector(Protocol):
 class BackendExport(Protocol):
     """A trained model that can also be exported for a backend without torch (``model.backend``)."""
 
-    def export_for(self, backend: str, folder: Path) -> str:
-        """Write the backend's file into ``folder`` and return its name. Raises DetectorError, OutputError."""
+    def export_for(self, backend: str, folder: Path) -> tuple[str, ...]:
+        """Write the backend's files into ``folder`` and return their names. Raises DetectorError, OutputError."""
 
 
 @runtime_checkable
 class BackendDetector(Protocol):
-    """A detector whose models a backend without torch can serve."""
+    """A detector whose models a backend without torch can serve.
+
+    ``backends`` names those that it knows, "torchscript" (``Detector.load``) among them, the fastest first.
+    """
+
+    backends: tuple[str, ...]
 
     def load_by(self, backend: str, folder: Path, *, device: str) -> Scorer:
         """Load what ``BackendExport.export_for`` wrote; it is verified already. Raises ArtifactError."""

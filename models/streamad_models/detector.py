@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from streamad.errors import ArtifactError
+from streamad.ports import Scorer
 
 if TYPE_CHECKING:
-    from streamad_models.onnx_file import OnnxScorer
     from streamad_models.torchscript import TorchScriptScorer
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
@@ -20,6 +20,8 @@ class TorchScriptDetector(Generic[OptionsT]):
     """The half of ``streamad.ports.Detector`` that loads: any detector whose artifact is one TorchScript file."""
 
     options_model: type[BaseModel]
+    backends: tuple[str, ...] = ("onnxruntime", "openvino", "torchscript")
+    """The fastest first, as ``benchmarks/speed/backends.py`` measures the default detector (docs/model/backends.md)."""
 
     def __init__(self, options: OptionsT | None = None) -> None:
         self.options = options or cast("OptionsT", self.options_model())
@@ -30,17 +32,19 @@ class TorchScriptDetector(Generic[OptionsT]):
 
         return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
 
-    def load_by(self, backend: str, folder: Path, *, device: str = "auto") -> OnnxScorer:
+    def load_by(self, backend: str, folder: Path, *, device: str = "auto") -> Scorer:
         """Load the model that ``export_for`` wrote; its sha256 must have been verified. Imports no torch.
 
         Raises ArtifactError, also for a device other than the CPU.
         """
-        from streamad_models.onnx_file import ONNX_FILE, OnnxScorer  # noqa: PLC0415
-
-        if backend != "onnxruntime":
+        if backend not in ("onnxruntime", "openvino"):
             raise ArtifactError(f"there is no backend {backend!r}")
         if device not in ("auto", "cpu"):
-            raise ArtifactError(f"onnxruntime serves on the CPU, not on {device}")
-        if not (folder / ONNX_FILE).exists():
-            raise ArtifactError(f"the version has no {ONNX_FILE}: train it anew with model.backend: onnxruntime")
+            raise ArtifactError(f"{backend} serves on the CPU, not on {device}")
+        if backend == "openvino":
+            from streamad_models.openvino_file import OpenVinoScorer  # noqa: PLC0415
+
+            return OpenVinoScorer(folder)
+        from streamad_models.onnx_file import ONNX_FILE, OnnxScorer  # noqa: PLC0415
+
         return OnnxScorer(folder / ONNX_FILE)

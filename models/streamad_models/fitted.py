@@ -16,8 +16,12 @@ import torch
 from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
+from streamad_models.convolution_form import with_convolutions
 from streamad_models.onnx_file import export_onnx
+from streamad_models.openvino_file import export_openvino
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
+
+_EXPORTS = {"onnxruntime": export_onnx, "openvino": export_openvino}
 
 
 class FittedModule:
@@ -54,16 +58,16 @@ class FittedModule:
             raise OutputError(f"cannot write the model to {path}: {error.strerror or error}") from error
         return (FILE_NAME,)
 
-    def export_for(self, backend: str, folder: Path) -> str:
-        """Write what ``load_by`` of the detector reads into ``folder`` and return its name.
+    def export_for(self, backend: str, folder: Path) -> tuple[str, ...]:
+        """Write what ``load_by`` of the detector reads into ``folder`` and return the files' names.
 
         Raises DetectorError if there is no such export of this model; OutputError.
         """
-        if backend != "onnxruntime":
+        if backend not in _EXPORTS:
             raise DetectorError(f"there is no export for the backend {backend!r}")
         device = self.model.mean_C.device
         try:
-            return export_onnx(self.model.cpu().eval(), folder)
+            return _EXPORTS[backend](with_convolutions(self.model.cpu().eval()), folder)
         finally:
             self.model.to(device)
 

@@ -26,7 +26,7 @@ _INPUTS, _OUTPUT = ("windows", "lengths"), "terms"
 _WARM_UP_BATCHES = (1, 2, 8)
 
 
-def export_onnx(model: nn.Module, folder: Path) -> str:
+def export_onnx(model: nn.Module, folder: Path) -> tuple[str, ...]:
     """Write ``model.onnx`` (weights included) into ``folder`` and return its name.
 
     ``model`` maps windows float32 [B, C, L] and lengths int64 [B] to terms float32 [B, K], on the CPU. Takes several
@@ -60,7 +60,7 @@ def export_onnx(model: nn.Module, folder: Path) -> str:
         path.write_bytes(proto.SerializeToString())
     except OSError as error:
         raise OutputError(f"cannot write the model to {path}: {error.strerror or error}") from error
-    return ONNX_FILE
+    return (ONNX_FILE,)
 
 
 class OnnxScorer:

@@ -105,7 +105,10 @@ class _Models:
         """Return the model ``name``. Raises StreamadError if it cannot be used."""
         if name not in self._found:
             try:
-                self._found[name] = versions_of(self._plant, name).load(self._version)
+                model = versions_of(self._plant, name).load(self._version)
+                for line in model.refused:
+                    err.print(notice("backend refused", f": {line}"))
+                self._found[name] = model
             except StreamadError as error:
                 self._found[name] = error
         found = self._found[name]

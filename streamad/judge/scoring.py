@@ -73,7 +73,8 @@ class ModelInService:
     """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
 
     ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
-    ``envelope`` is of its training windows, None for versions of former releases; ``backend`` is what scores.
+    ``envelope`` is of its training windows, None for versions of former releases; ``backend`` is what scores,
+    ``refused`` says in a line each which other backends must not.
     """
 
     ref: ModelRef
@@ -85,6 +86,7 @@ class ModelInService:
     method: CalibrationMethod = "split"
     envelope: Envelope | None = None
     backend: str = "torchscript"
+    refused: tuple[str, ...] = ()
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

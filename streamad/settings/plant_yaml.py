@@ -262,8 +262,8 @@ class ModelSettings(ConfigSection):
     """Versions kept: after a training older ones are removed, never those that may still be needed; null: all."""
     seed: int = Field(default=0, ge=0)
     """Seed of training: same data and seed, same model."""
-    backend: Literal["torchscript", "onnxruntime"] = "torchscript"
-    """What scores: torchscript, or onnxruntime, which needs no torch in `run`; training then exports for both."""
+    backend: Literal["auto", "torchscript", "onnxruntime", "openvino"] = "torchscript"
+    """What scores: torchscript; onnxruntime or openvino, which need no torch; auto: the fastest that is installed."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """auto, cpu, cuda or cuda:i."""
     calibration: float = Field(default=0.5, gt=0, lt=1)

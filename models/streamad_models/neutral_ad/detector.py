@@ -62,6 +62,7 @@ class NeutralAD(ContrastiveDetector[NeutralADOptions]):
     """
 
     options_model: type[BaseModel] = NeutralADOptions  # as the protocol has it: it is invariant
+    backends = ("openvino", "torchscript", "onnxruntime")
 
     def untrained(self, data: WindowSet, seed: int) -> NeutralADModel:
         """Return the untrained model for windows [N, C, L]. Raises TrainingDataError."""

@@ -16,11 +16,13 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
+from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.settings.learning import RoutingSettings
 
 _MANY_NAMES = 8
+_REMEDY = "train anew, install what is missing, or name another model.backend"
 
 
 def check_routes(plant: Plant, sample: Sample) -> list[Finding]:
@@ -111,17 +113,21 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
+    refused = [warning("model", line, _REMEDY) for line in model.refused]
     if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
-        return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", below.fact, below.remedy)]
+        in_service = ok("model", f"{model.ref.name} {model.ref.version}{_backend(model)}")
+        return [in_service, *refused, warning("alerts", below.fact, below.remedy)]
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""
-    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}")]
+    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}"), *refused]
 
 
 def _backend(model: ModelInService) -> str:
-    """Return what scores, if the config chose it or torch is missing; nothing for TorchScript with torch."""
-    missing = "" if find_spec("torch") else "; torch: not installed"
-    return missing if model.backend == "torchscript" else f"{missing}; {model.backend} scores"
+    """Return what serves, if it is not TorchScript or torch is missing."""
+    missing = "; torch: not installed" if find_spec("torch") is None else ""
+    if model.backend == TORCHSCRIPT:
+        return missing
+    return f"{missing}, serving with {model.backend}" if missing else f"; serving with {model.backend}"
 
 
 def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:

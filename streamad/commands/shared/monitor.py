@@ -189,7 +189,10 @@ class Monitor:
         explainer = None
         try:
             learning = self._learning
-            batchers = await (learning.begin() if learning is not None else models_at_work(plant, version=version))
+            if learning is not None:
+                batchers = await learning.begin()
+            else:
+                batchers = await models_at_work(plant, version=version, emit=self._events.emit)
             explainer = explainer_for(plant) if explain else None
             pipeline = Pipeline(
                 plant.settings,

@@ -15,6 +15,7 @@ from streamad.errors import StoreError, StreamadError
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
+from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, Share
@@ -301,6 +302,7 @@ class Learner:
             figures={"load_s": swap.load_s, "wait_s": swap.wait_s},
             level="info",
         )
+        emit_refused(swap.model, self._emit)
 
     def _on_refused(self, version: str | None, error: StreamadError) -> None:
         champion = self._champion()

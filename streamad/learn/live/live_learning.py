@@ -14,11 +14,12 @@ from streamad.learn.feedback.exchange import Unread
 from streamad.learn.feedback.feedback import FeedbackReader
 from streamad.learn.live.learners import Learners
 from streamad.learn.parts import registry_of, versions_of
+from streamad.learn.registry.backends import emit_refused
 from streamad.learn.store.records import mark_of
 from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.safe_text import described
-from streamad.telemetry.events import EventLog
+from streamad.telemetry.events import Emit, EventLog
 from streamad.telemetry.metrics import LearningCounters
 
 
@@ -28,18 +29,25 @@ async def models_at_work(
     version: str | None = None,
     may_learn: bool = False,
     on_new: Callable[[str, MicroBatcher], None] | None = None,
+    emit: Emit | None = None,
 ) -> Batchers:
     """Return the batchers that score: of the one model, or of several. ``on_new`` is called with each.
 
-    ``may_learn``: a model without a version begins with a cold start. Raises NoModelError, RegistryError,
-    ArtifactError, UsageError.
+    ``may_learn``: a model without a version begins with a cold start. ``emit`` gets the events of refused backends.
+    Raises NoModelError, RegistryError, ArtifactError, UsageError.
     """
     settings, name = plant.settings, plant.settings.model.name
+
+    def taken(name: str, batcher: MicroBatcher) -> None:
+        if on_new is not None:
+            on_new(name, batcher)
+        if emit is not None and batcher.model is not None:
+            emit_refused(batcher.model, emit)
+
     if settings.models is None:
         model = _in_service(plant, name, version, may_learn=may_learn)
         batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
-        if on_new is not None:
-            on_new(name, batcher)
+        taken(name, batcher)
         return batcher
     if version is not None:
         raise UsageError("--version names a version of one model, but the config routes to several (models:)")
@@ -47,7 +55,7 @@ async def models_at_work(
         settings,
         plant.clock,
         lambda name: _in_service(plant, name, may_learn=settings.learning is not None),
-        on_new,
+        taken,
         existing=[model for model in registry_of(plant).names() if model.startswith(f"{name}.")],
     )
     await bank.open()
@@ -90,7 +98,7 @@ class LiveLearning(Learners):
     async def begin(self) -> Batchers:
         """Return the batchers that score, and begin to learn. Raises what ``models_at_work`` does."""
         try:
-            batchers = await models_at_work(self._plant, may_learn=True, on_new=self.add)
+            batchers = await models_at_work(self._plant, may_learn=True, on_new=self.add, emit=self._events.emit)
             await self.begun()
         except BaseException:
             await self.close(wait=False)

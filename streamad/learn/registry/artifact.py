@@ -20,6 +20,7 @@ from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadErr
 from streamad.judge.attribution import Reference, printable
 from streamad.judge.explanations.envelope import LEVELS, Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
+from streamad.learn.registry.backends import TORCHSCRIPT, Served, candidates, serve
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import (
     check_channels,
@@ -34,7 +35,6 @@ from streamad.plugins import make_detector, missing_package, plugin_failure
 from streamad.ports import BackendDetector, Detector, Scorer
 from streamad.safe_text import text_of
 from streamad.settings.plant_yaml import ModelSettings, Settings
-from streamad.telemetry.logs import get_status_logger
 from streamad.types import FloatArray, IntArray
 
 AnyArray = npt.NDArray[Any]
@@ -68,8 +68,6 @@ def read_npz(path: Path, names: tuple[str, ...], *, optional: tuple[str, ...] = 
             return tuple(archive[name] for name in (*names, *(each for each in optional if each in archive)))
 
 
-TORCHSCRIPT = "torchscript"
-"""The backend that every version has."""
 CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
@@ -90,7 +88,8 @@ class LoadedModel:
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
     attribution; ``training_ids`` of all sequences that trained or calibrated it, empty for versions of former releases;
-    ``envelope`` of its training windows, None for versions of former releases.
+    ``envelope`` of its training windows, None for versions of former releases; ``backend`` is what scores, ``refused``
+    says in a line each which other backends must not.
     """
 
     scorer: Scorer
@@ -101,6 +100,7 @@ class LoadedModel:
     training_ids: TrainingIds = NO_TRAINING_IDS
     envelope: Envelope | None = None
     backend: str = TORCHSCRIPT
+    refused: tuple[str, ...] = ()
 
 
 def write_arrays(
@@ -137,6 +137,13 @@ def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
     return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
 
 
+def largest_deviation(scorer: Scorer, windows: FloatArray, lengths: IntArray, stored: FloatArray) -> float:
+    """Return the largest deviation of the terms of ``windows`` from ``stored``, scored together and each alone."""
+    alone = [scorer.score(windows[i : i + 1], lengths[i : i + 1]) for i in range(len(windows))]
+    together = probe_deviation(scorer.score(windows, lengths), stored)
+    return max([together, *(probe_deviation(each, stored[i : i + 1]) for i, each in enumerate(alone))])
+
+
 def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> LoadedModel:
     """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service.
 
@@ -154,12 +161,13 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
     shape = (len(settings.channels), settings.window.length)
-    scorer, backend = _scorer(folder, detector, settings.model, shape, label)
-    terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
+    served = _served(folder, manifest, detector, settings.model, label)
+    terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
     envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
-    return LoadedModel(scorer, ref, manifest, terms, reference, ids, envelope, backend)
+    refused = served.refusals(ref)
+    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused)
 
 
 def read_calibration(folder: Path, label: str) -> FloatArray:
@@ -193,24 +201,22 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
         raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): {remedy}") from error
 
 
-def _scorer(
-    folder: Path, detector: Detector, model: ModelSettings, shape: tuple[int, int], label: str
-) -> tuple[Scorer, str]:
-    """Return a scorer that gives the terms of the probe, and its backend: the configured one, else TorchScript.
+def _served(folder: Path, manifest: Manifest, detector: Detector, model: ModelSettings, label: str) -> Served:
+    """Return a scorer that gives the terms of the probe, by the first backend that does. Raises ArtifactError."""
+    shape = (len(manifest.channels), manifest.window.length)
 
-    Raises ArtifactError if TorchScript does not serve either.
-    """
-    if model.backend != TORCHSCRIPT:
-        try:
-            if not isinstance(detector, BackendDetector):
-                raise ArtifactError(f"{label}: detectors of its kind have no other backend")
-            load = partial(detector.load_by, model.backend, folder, device=model.device)
-            return _verified(load, folder, shape, "cpu", label), model.backend
-        except ArtifactError as error:
-            log = get_status_logger()
-            log.warning("backend refused", model=label, backend=model.backend, reason=str(error), serves=TORCHSCRIPT)
-    load = partial(detector.load, folder, device=model.device)
-    return _verified(load, folder, shape, model.device, label), TORCHSCRIPT
+    def load(backend: str) -> Scorer:
+        if backend == TORCHSCRIPT:
+            return _verified(partial(detector.load, folder, device=model.device), folder, shape, model.device, label)
+        if not isinstance(detector, BackendDetector):
+            raise ArtifactError(f"{label}: detectors of its kind have no other backend than {TORCHSCRIPT}")
+        if not (names := manifest.exports.get(backend, ())):
+            raise ArtifactError(f"{label}: was not exported for {backend}: train anew with model.backend: {backend}")
+        for name in names:
+            verify_file(folder, manifest, name, label)
+        return _verified(partial(detector.load_by, backend, folder, device=model.device), folder, shape, "cpu", label)
+
+    return serve(candidates(model.backend, model.device, detector, manifest), load, label)
 
 
 def _verified(load: Callable[[], Scorer], folder: Path, shape: tuple[int, int], device: str, label: str) -> Scorer:
@@ -295,7 +301,7 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     windows, lengths, stored = read_npz(folder / PROBE_FILE, ("windows", "lengths", "terms"))
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
     try:
-        deviation = probe_deviation(scorer.score(windows, lengths), stored)
+        deviation = largest_deviation(scorer, windows, lengths, stored)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # foreign code, as above
@@ -304,5 +310,6 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     if len(windows) == 0 or not deviation <= tolerance:
         raise ArtifactError(
             f"{label}: scores its probe otherwise than when it was trained (deviation {deviation:.2g}, allowed "
-            f"{tolerance:g}): another torch or machine? go back to the packages its manifest names, or train anew"
+            f"{tolerance:g}): another torch, runtime or machine? go back to the packages its manifest names, or train "
+            "anew"
         )

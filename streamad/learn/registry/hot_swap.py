@@ -50,6 +50,7 @@ class RegistryVersions:
             loaded.manifest.metrics.method,
             loaded.envelope,
             loaded.backend,
+            loaded.refused,
         )
 
 

@@ -22,7 +22,14 @@ from streamad.types import ChannelSpec, UnixUs
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
-_PACKAGES = {"streamad": "streamad-monitor", "numpy": "numpy", "torch": "torch"}
+_PACKAGES = {
+    "streamad": "streamad-monitor",
+    "numpy": "numpy",
+    "torch": "torch",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+}
+_FORMER_EXPORT = {"model.ts", "model.onnx"}
 
 
 class FileRecord(msgspec.Struct, frozen=True):
@@ -170,7 +177,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest; ``name``, ``version`` and ``files`` are filled in when the version is published.
 
     ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
-    ``references`` inform only: they are no part of the model, its calibration or a decision.
+    ``references`` inform only: they are no part of the model, its calibration or a decision. ``backends`` names the
+    files of each backend beside TorchScript.
     """
 
     format: Literal["streamad-model"] = "streamad-model"
@@ -191,6 +199,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     decision: PromotionDecision | None = None
     challenged: tuple[PromotionDecision, ...] = ()
     references: References | None = None
+    backends: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def exports(self) -> dict[str, tuple[str, ...]]:
+        """Return the files of each backend beside TorchScript; a former release named none, and had one backend."""
+        if not self.backends and _FORMER_EXPORT.issubset(self.files):
+            return {"onnxruntime": ("model.onnx",)}
+        return self.backends
 
     def waits_beside(self, current: str | None) -> bool:
         """Return whether it waits for a review: it was compared with ``current``, the version in service."""

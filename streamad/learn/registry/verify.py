@@ -80,19 +80,23 @@ def why_no_version(folder: Path, name: str, version: str) -> str | None:
 
 
 def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
-    """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError."""
+    """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError.
+
+    Those of a backend beside TorchScript may be missing or damaged: they refuse that backend, not the version.
+    """
     names = set(manifest.files)
+    needed = names - {name for files in manifest.exports.values() for name in files}
     repair = f"restore {folder} from a backup or train anew"
     if odd := sorted(name for name in names if not NAME.fullmatch(name) or name == MANIFEST_FILE):
         raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
     try:
         there = _entries(folder) - {MANIFEST_FILE}
-        if missing := sorted(names - there):
+        if missing := sorted(needed - there):
             raise ArtifactError(f"{label}: missing {some_of(missing)}: {repair}")
         if unexpected := sorted(there - names):
             raise ArtifactError(f"{label}: unexpected {some_of(unexpected)}: move what does not belong out of {folder}")
         for name, record in manifest.files.items():
-            if difference := _difference(folder / name, record):
+            if name in needed and (difference := _difference(folder / name, record)):
                 raise ArtifactError(f"{label}: {name} is damaged ({difference}): {repair}")
     except OSError as error:
         path = error.filename or folder

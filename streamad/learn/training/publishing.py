@@ -19,10 +19,11 @@ from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import (
     PROBE_TOLERANCE,
     PROBE_TOLERANCE_OTHER_DEVICES,
-    TORCHSCRIPT,
+    largest_deviation,
     probe_deviation,
     write_arrays,
 )
+from streamad.learn.registry.backends import exportable
 from streamad.learn.registry.manifest import (
     DetectorRecord,
     LearningRecord,
@@ -96,7 +97,7 @@ class Publisher:
             called = training.ids if names is None else [names[each] for each in training.ids]
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
             probe = _probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training)
-            self._export_for_backend(fitted, staged.folder, probe)
+            backends = self._export_for_backends(fitted, staged.folder, probe)
             write_arrays(
                 staged.folder,
                 calibration_terms=calibration.terms,
@@ -105,28 +106,42 @@ class Publisher:
                 training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
                 envelope=Envelope.of(training.values, training.lengths),
             )
-            return staged.publish(self._manifest(fitted, calibration, training_terms))
+            return staged.publish(self._manifest(fitted, calibration, training_terms, backends))
 
-    def _export_for_backend(
+    def _export_for_backends(
         self, fitted: FittedDetector, folder: Path, probe: tuple[FloatArray, IntArray, FloatArray]
-    ) -> None:
-        """Export for the configured backend; if that fails or scores otherwise, warn: TorchScript will serve."""
-        backend, detector = self.fits.settings.model.backend, self.fits.detector
-        if backend == TORCHSCRIPT:
-            return
-        try:
-            if not isinstance(fitted, BackendExport) or not isinstance(detector, BackendDetector):
-                raise DetectorError("detectors of this kind have no other backend")
-            name = fitted.export_for(backend, folder)
-            windows, lengths, terms = probe
-            deviation = probe_deviation(detector.load_by(backend, folder, device="cpu").score(windows, lengths), terms)
-            if not deviation <= PROBE_TOLERANCE:
-                (folder / name).unlink()
-                raise DetectorError(f"it scores otherwise than the model (deviation {deviation:.2g})")
-        except (DetectorError, ArtifactError) as error:
-            get_status_logger().warning("no export", backend=backend, reason=str(error), serves=TORCHSCRIPT)
+    ) -> dict[str, tuple[str, ...]]:
+        """Export for the backends of the config and return their files; one that fails is left out with a warning."""
+        exported = {}
+        for backend in exportable(self.fits.settings.model.backend, self.fits.detector):
+            there = set(folder.iterdir())
+            try:
+                exported[backend] = self._export_for(backend, fitted, folder, probe)
+            except (DetectorError, ArtifactError) as error:
+                for path in set(folder.iterdir()) - there:
+                    path.unlink()
+                get_status_logger().warning("no export", backend=backend, reason=str(error))
+        return exported
 
-    def _manifest(self, fitted: FittedDetector, calibration: Calibrated, training_terms: FloatArray) -> Manifest:
+    def _export_for(
+        self, backend: str, fitted: FittedDetector, folder: Path, probe: tuple[FloatArray, IntArray, FloatArray]
+    ) -> tuple[str, ...]:
+        detector = self.fits.detector
+        if not isinstance(fitted, BackendExport) or not isinstance(detector, BackendDetector):
+            raise DetectorError("detectors of this kind have no other backend")
+        names = fitted.export_for(backend, folder)
+        deviation = largest_deviation(detector.load_by(backend, folder, device="cpu"), *probe)
+        if not deviation <= PROBE_TOLERANCE:
+            raise DetectorError(f"it scores otherwise than the model (deviation {deviation:.2g})")
+        return names
+
+    def _manifest(
+        self,
+        fitted: FittedDetector,
+        calibration: Calibrated,
+        training_terms: FloatArray,
+        backends: dict[str, tuple[str, ...]],
+    ) -> Manifest:
         settings = self.fits.settings
         return Manifest(
             detector=DetectorRecord(settings.model.detector, dict(settings.model.options)),
@@ -140,6 +155,7 @@ class Publisher:
             created_at=from_us(self.clock.now_us()),
             learning=self.learning,
             references=calibration.references,
+            backends=backends,
         )
 
 

@@ -91,9 +91,13 @@ def judged_sequence(number: int, decision: Decision, level: float, version: str 
 
 
 @asynccontextmanager
-async def followed(folder: Path, *, cold: bool = False, first: int = 0, **learning: Any) -> AsyncIterator[Followed]:
+async def followed(
+    folder: Path, *, cold: bool = False, first: int = 0, backend: str = "torchscript", **learning: Any
+) -> AsyncIterator[Followed]:
     """A learner; ``first`` sequences were judged in a run before."""
-    following = Followed(LearningPlant(folder, learning={**QUIET, **learning}), cold=cold, first=first)
+    model = {"detector": "mean", "device": "cpu", "references": [], "backend": backend}
+    plant = LearningPlant(folder, model=model, learning={**QUIET, **learning})
+    following = Followed(plant, cold=cold, first=first)
     await following.learners.begun()
     try:
         yield following

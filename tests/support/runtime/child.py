@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import BaseModel
 
 from streamad.commands.shared.console import stop_on_signals
-from streamad.judge.scoring import MicroBatcher
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.plugins import ConnectorContext
 from streamad.ports import Source
 from streamad.runtime.checkpoint import LocalCommitter
@@ -21,6 +23,7 @@ from streamad.types import RecordBatch, SourceEvent
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from streamad_connectors.files.source import FileSource
+from streamad_models.simple import Pointwise
 from tests.support.runtime.pipeline import ROLES, explainer_of, model_of, settings_of
 
 SETTINGS = settings_of(
@@ -31,6 +34,8 @@ FOLLOWING = settings_of(
     sequences={"allowed_lateness": "3s"},
     run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "outage_after": "1us"},
 )
+
+MakeModel: TypeAlias = Callable[[], ModelInService]
 
 
 class SlowSteps:
@@ -59,9 +64,19 @@ class SlowSteps:
         await self._source.close()
 
 
-def monitor(folder: Path, step_s: float = 0.002) -> None:
-    """Run from what the disk holds to the end of ``folder``/recordings, or to a SIGTERM."""
-    asyncio.run(_monitor(folder, step_s))
+def monitor(folder: Path, step_s: float = 0.002, backend: str | None = None) -> None:
+    """Run from what the disk holds to the end of ``folder``/recordings, or to a SIGTERM.
+
+    ``backend`` serves the exported detector ``pointwise`` in ``folder``/model; None: the scorer of ``model_of``.
+    """
+    asyncio.run(_monitor(folder, step_s, partial(_model, folder / "model", backend)))
+
+
+def _model(folder: Path, backend: str | None) -> ModelInService:
+    if backend is None:
+        return model_of()
+    make, cpu = Pointwise(), "cpu"
+    return model_of(make.load(folder, device=cpu) if backend == "torchscript" else make.load_by(backend, folder))
 
 
 def follow(folder: Path) -> None:
@@ -72,9 +87,11 @@ def follow(folder: Path) -> None:
     asyncio.run(_run(folder, source, FOLLOWING, source.check_cursors))
 
 
-async def _monitor(folder: Path, step_s: float) -> None:
+async def _monitor(folder: Path, step_s: float, make_model: MakeModel) -> None:
     context = ConnectorContext(SETTINGS.channel_specs, SystemClock(), folder)
-    await _run(folder, SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s), SETTINGS)
+    await _run(
+        folder, SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s), SETTINGS, make_model=make_model
+    )
 
 
 async def _run(
@@ -82,20 +99,22 @@ async def _run(
     source: Source,
     settings: Settings,
     check_cursors: Callable[[Mapping[str, str | None]], None] | None = None,
+    *,
+    make_model: MakeModel = model_of,
 ) -> None:
     clock = SystemClock()
     context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     names = {role: f"out/{role}.jsonl" for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, names, check_cursors)
-    batcher = MicroBatcher(model_of(), clock, settings.run)
+    batcher = MicroBatcher(make_model(), clock, settings.run)
     pipeline = Pipeline(
         settings,
         source,
         committer,
         batcher,
         clock,
-        explainer=explainer_of(settings, clock),
+        explainer=explainer_of(settings, clock, make_model()),  # a scorer takes one call at a time
         with_verdicts=True,
         with_windows=True,
     )

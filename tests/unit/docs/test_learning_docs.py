@@ -11,6 +11,7 @@ MODULES = (
     "learn/live/learner",
     "learn/live/learners",
     "learn/live/live_learning",
+    "learn/registry/backends",
     "learn/trainer/trainings",
 )
 

@@ -147,6 +147,19 @@ async def test_a_broken_version_is_an_event_and_the_champion_stays(tmp_path: Pat
         assert (more["model"], more["level"]) == (ModelRef(NAME, "0002"), "error")
 
 
+async def test_a_backend_that_must_not_serve_a_new_version_is_an_event(tmp_path: Path) -> None:
+    async with followed(tmp_path, backend="onnxruntime") as at:
+        await at.turn()
+        at.plant.train(1)
+        at.learners.wake()
+        await until(lambda: at.counters[NAME].version == "0002")
+        assert at.kinds() == ["model_swapped", "backend_refused"]
+        _, message, more = at.told[-1]
+        assert message.startswith("onnxruntime does not serve default 0002: ")
+        assert message.endswith("; torchscript serves")
+        assert more["model"] == ModelRef(NAME, "0002")
+
+
 async def ended(at: Followed, monkeypatch: pytest.MonkeyPatch, result: TrainingResult) -> None:
     """Let a training end with ``result`` in the learner's next turn."""
     results = [result]

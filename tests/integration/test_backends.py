@@ -1,0 +1,148 @@
+"""A plant whose model was exported for every backend: worked with, without torch, and with a damaged export."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streamad.cli import app
+from tests.support.runtime.cli import CliPlant
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("openvino")
+
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+sys.modules["torch"] = None
+from streamad.cli import main
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["streamad", *command]
+    said, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(said):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    print(json.dumps({"code": code, "out": said.getvalue()}))
+    print("----", file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recordings and a model in service that was exported for every backend."""
+    folder = tmp_path_factory.mktemp("exported")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant = CliPlant(folder, None, monkeypatch)  # type: ignore[arg-type]  # only writes files here
+        plant.write_recordings("normal", normal=24, odd=0, seed=5)
+        plant.write_recordings("recordings", normal=12, odd=4)
+        write_config(plant)
+        monkeypatch.chdir(folder)
+        outcome = CliRunner().invoke(app, ["train", "--config", str(plant.config)])
+    assert outcome.exit_code == 0, outcome.output
+    return folder
+
+
+def write_config(plant: CliPlant, backend: str = "auto") -> None:
+    sinks = {role: f"out/{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "events")}
+    plant.write_config(model={"backend": backend, "references": []}, sinks=sinks)
+
+
+@pytest.fixture
+def plant(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CliPlant:
+    shutil.copytree(exported, tmp_path / "plant")
+    return CliPlant(tmp_path / "plant", capsys, monkeypatch)
+
+
+def version(plant: CliPlant) -> Path:
+    return plant.folder / "registry" / "default" / "versions" / "0001"
+
+
+def without_torch(plant: CliPlant, *commands: list[str]) -> list[tuple[dict[str, Any], str]]:
+    """Run the commands in one process that cannot import torch; return code and output of each, and its errors."""
+    command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)]
+    environment = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(
+        command, cwd=plant.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    return list(zip(said, done.stderr.split("----\n")[:-1], strict=True))
+
+
+def test_every_backend_judges_alike(plant: CliPlant) -> None:
+    decided = {}
+    for backend in ("torchscript", "onnxruntime", "openvino"):
+        write_config(plant, backend)
+        checked = plant("check")
+        assert checked.code == 0, checked.err
+        assert (f"serving with {backend}" in checked.out) == (backend != "torchscript")
+        verdicts = [json.loads(line) for line in plant("score --json", "--from", "recordings").out.splitlines()]
+        decided[backend] = [(each["sequence"], each["decision"]) for each in verdicts]
+    assert len(decided["torchscript"]) == 16
+    assert decided["torchscript"] == decided["onnxruntime"] == decided["openvino"]
+
+
+def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(plant: CliPlant) -> None:
+    expected = plant("replay --json").last_json["counters"]
+    config = ["--config", "plant.yaml"]
+    checked, replayed, ran, scored, trained = without_torch(
+        plant,
+        ["check", *config],
+        ["replay", "--json", *config],
+        ["run", "--quiet", *config],
+        ["score", "--json", "--from", "recordings", *config],
+        ["train", *config],
+    )
+    for ended, errors in (checked, replayed, ran, scored):
+        assert ended["code"] == 0, errors
+        assert "refused" not in errors
+    assert "torch: not installed, serving with openvino" in checked[0]["out"]
+    assert json.loads(replayed[0]["out"].splitlines()[-1])["counters"] == expected
+    assert len(plant.lines("verdicts")) == 16
+    ended, errors = trained
+    assert ended["code"] == 1
+    (line,) = [line for line in errors.splitlines() if line.strip()]
+    assert "torch" in line
+
+
+def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant) -> None:
+    (version(plant) / "model.bin").write_bytes(b"")
+    assert plant("run --quiet").code == 0
+    (event,) = plant.lines("events")
+    assert event["kind"] == "backend_refused"
+    assert event["message"].startswith("openvino does not serve default 0001: model.bin is damaged (0 bytes, ")
+    assert event["message"].endswith("; torchscript serves")
+    assert event["model"] == {"name": "default", "version": "0001"}
+    assert len(plant.lines("verdicts")) == 16
+    checked = plant("check")
+    assert checked.code == 0
+    assert "openvino does not serve default 0001" in checked.out + checked.err
+    scored = plant("score --from recordings")
+    assert scored.code == 0
+    assert "backend refused: openvino does not serve default 0001" in " ".join(scored.err.split())
+
+
+def test_a_version_with_a_damaged_export_can_be_rolled_back_to(plant: CliPlant) -> None:
+    (version(plant) / "model.onnx").unlink()
+    assert plant("models promote 0001").code == 0
+    assert "serving with openvino" in plant("check").out
+
+
+def test_without_torch_a_version_that_was_not_exported_is_refused_in_one_line(trained: Path, plant: CliPlant) -> None:
+    shutil.rmtree(plant.folder / "registry")
+    shutil.copytree(trained / "registry", plant.folder / "registry")
+    ((ended, errors),) = without_torch(plant, ["run", "--config", "plant.yaml"])
+    assert ended["code"] == 1
+    (line,) = [line for line in errors.splitlines() if line.strip()]
+    assert "torch" in line

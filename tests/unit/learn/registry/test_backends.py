@@ -1,0 +1,263 @@
+"""Which backend serves a version: the fastest that gives the probe's terms; the others are refused in a line each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError, DetectorError
+from streamad.judge.scoring import ModelInService
+from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.registry.backends import emit_refused
+from streamad.learn.registry.hot_swap import RegistryVersions
+from streamad.learn.registry.registry import Registry
+from streamad.ports import TrainingProgress
+from streamad.types import FloatArray, IntArray, WindowSet
+from tests.support.learning.plant import MeanDetector, MeanModel, load, settings_of, train
+
+NAMES = ("openvino", "torchscript", "onnxruntime")
+
+
+class Backed(MeanModel):
+    """Exports itself for other backends, too; ``faults`` says how it does so wrongly."""
+
+    faults: dict[str, str]
+
+    def export_for(self, backend: str, folder: Path) -> tuple[str, ...]:
+        fault = self.faults.get(backend)
+        (folder / f"{backend}.bin").write_bytes(b"part of it")
+        if fault == "fails":
+            raise DetectorError("the model cannot be exported")
+        (folder / f"{backend}.npz").write_bytes((folder / "model.npz").read_bytes())
+        return (f"{backend}.bin", f"{backend}.npz")
+
+
+class Lonely(MeanModel):
+    """Scores a window alone otherwise than in company."""
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        return super().score(windows, lengths) + np.float32(len(windows) == 1)
+
+
+class BackedDetector(MeanDetector):
+    """A detector with three backends; ``faults`` are in what it exports, ``wrong`` ones load as models that differ."""
+
+    backends = NAMES
+
+    def __init__(self, faults: dict[str, str] | None = None, wrong: dict[str, type[MeanModel] | float] | None = None):
+        super().__init__()
+        self.faults, self.wrong = faults or {}, wrong or {}
+        self.loaded: list[str] = []
+
+    def fit(
+        self,
+        data: WindowSet,
+        *,
+        seed: int,
+        device: str,
+        progress: TrainingProgress | None = None,
+        resume: Path | None = None,
+    ) -> Backed:
+        plain = super().fit(data, seed=seed, device=device, progress=progress, resume=resume)
+        fitted = Backed(plain.mean, plain.scale, len(data))
+        fitted.training, fitted.faults = data, self.faults
+        return fitted
+
+    def load(self, folder: Path, *, device: str) -> MeanModel:
+        self.loaded.append("torchscript")
+        return self._load(folder / "model.npz", "torchscript")
+
+    def load_by(self, backend: str, folder: Path, *, device: str) -> MeanModel:
+        self.loaded.append(backend)
+        return self._load(folder / f"{backend}.npz", backend)
+
+    def _load(self, path: Path, backend: str) -> MeanModel:
+        wrong = self.wrong.get(backend, 0.0)
+        with np.load(path, allow_pickle=False) as arrays:
+            if isinstance(wrong, type):
+                return wrong(arrays["mean"], arrays["scale"], 0)
+            return MeanModel(arrays["mean"], arrays["scale"], 0, wrong)
+
+
+def plant(backend: str = "auto", **model: Any) -> Any:
+    return settings_of(model={"detector": "mean", "device": "cpu", "references": [], "backend": backend, **model})
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry whose version 0001 was exported for all backends."""
+    root = tmp_path_factory.mktemp("registry")
+    train(root, detector=BackedDetector(), settings=plant())
+    return root
+
+
+@pytest.fixture
+def root(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "registry"))
+
+
+def version(root: Path) -> Path:
+    return root / "default" / "versions" / "0001"
+
+
+def served(root: Path, backend: str = "auto", *, detector: MeanDetector | None = None, **model: Any) -> LoadedModel:
+    return load(root, settings=plant(backend, **model), detector=detector or BackedDetector())
+
+
+def test_a_training_exports_for_all_that_are_installed_and_the_manifest_names_the_files(root: Path) -> None:
+    manifest = Registry(root).manifest("default", "0001")
+    assert manifest.backends == {each: (f"{each}.bin", f"{each}.npz") for each in ("openvino", "onnxruntime")}
+    assert {name for names in manifest.backends.values() for name in names} < manifest.files.keys()
+
+
+@pytest.mark.parametrize("chosen", NAMES)
+def test_the_chosen_backend_serves_and_auto_is_the_fastest(root: Path, chosen: str) -> None:
+    model = served(root, chosen)
+    assert (model.backend, model.refused) == (chosen, ())
+    model = served(root)
+    assert (model.backend, model.refused) == (NAMES[0], ())
+
+
+def test_auto_passes_over_what_is_not_installed_and_a_chosen_one_is_tried(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    detector = BackedDetector()
+    assert served(root, detector=detector).backend == "torchscript"
+    assert detector.loaded == ["torchscript"]
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert served(root).backend == "onnxruntime"
+    detector = BackedDetector()
+    served(root, "openvino", detector=detector)
+    assert detector.loaded == ["openvino"]
+
+
+def test_a_training_with_auto_exports_for_no_backend_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    train(tmp_path, detector=BackedDetector(), settings=plant())
+    assert list(Registry(tmp_path).manifest("default", "0001").backends) == ["onnxruntime"]
+
+
+def flip_a_bit(path: Path) -> str:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return f"{path.name} is damaged (its sha256 differs"
+
+
+def cut(path: Path) -> str:
+    path.write_bytes(path.read_bytes()[:-1])
+    return f"{path.name} is damaged ({path.stat().st_size} bytes"
+
+
+def remove(path: Path) -> str:
+    path.unlink()
+    return f"{path.name} is damaged (not a file)"
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, cut, remove])
+@pytest.mark.parametrize("kind", ["bin", "npz"])
+def test_a_damaged_export_refuses_its_backend_alone_and_promotions_go_on(
+    root: Path, damage: Callable[[Path], str], kind: str
+) -> None:
+    reason = damage(version(root) / f"openvino.{kind}")
+    model = served(root)
+    assert model.backend == "torchscript"
+    (line,) = model.refused
+    assert line.startswith(f"openvino does not serve default 0001: {reason}")
+    assert line.endswith("; torchscript serves")
+    assert "\n" not in line
+    Registry(root).promote("default", "0001", expected="0001")
+    (version(root) / "model.npz").write_bytes(b"")
+    with pytest.raises(ArtifactError, match=r"model\.npz is damaged"):
+        Registry(root).promote("default", "0001", expected="0001")
+
+
+@pytest.mark.parametrize("wrong", [0.01, float("nan"), Lonely])
+def test_one_that_scores_the_probe_otherwise_is_refused_and_the_next_serves(
+    root: Path, wrong: float | type[MeanModel]
+) -> None:
+    model = served(root, "onnxruntime", detector=BackedDetector(wrong={"onnxruntime": wrong}))
+    assert model.backend == "openvino"
+    assert "onnxruntime does not serve default 0001: scores its probe otherwise" in model.refused[0]
+    model = served(root, detector=BackedDetector(wrong={"openvino": wrong, "torchscript": wrong}))
+    assert model.backend == "onnxruntime"
+    assert [line.split()[0] for line in model.refused] == ["openvino", "torchscript"]
+
+
+def test_if_none_may_serve_one_line_says_why_of_each(root: Path) -> None:
+    wrong: dict[str, type[MeanModel] | float] = dict.fromkeys(NAMES, 1.0)
+    with pytest.raises(ArtifactError) as refused:
+        served(root, detector=BackedDetector(wrong=wrong))
+    text = str(refused.value)
+    assert text.startswith("model default 0001: no backend serves: openvino: scores its probe otherwise")
+    assert text.count("scores its probe otherwise") == 3
+    assert "\n" not in text
+
+
+def test_on_another_device_than_the_cpu_torchscript_serves(root: Path) -> None:
+    detector = BackedDetector()
+    assert served(root, detector=detector, device="cuda").backend == "torchscript"
+    assert detector.loaded == ["torchscript"]
+
+
+def test_a_version_without_the_export_is_served_by_torchscript(tmp_path: Path) -> None:
+    train(tmp_path, detector=BackedDetector(), settings=plant("torchscript"))
+    assert Registry(tmp_path).manifest("default", "0001").backends == {}
+    assert served(tmp_path).refused == ()
+    model = served(tmp_path, "openvino")
+    assert model.backend == "torchscript"
+    assert "was not exported for openvino: train anew with model.backend: openvino" in model.refused[0]
+
+
+def test_a_kind_without_other_backends_is_served_as_ever(tmp_path: Path) -> None:
+    train(tmp_path, settings=plant())
+    assert served(tmp_path, detector=MeanDetector()).refused == ()
+    model = served(tmp_path, "onnxruntime", detector=MeanDetector())
+    assert "detectors of its kind have no other backend" in model.refused[0]
+
+
+@pytest.mark.parametrize("chosen", ["auto", "onnxruntime"])
+def test_an_export_that_fails_leaves_no_file_and_the_others_stay(
+    tmp_path: Path, chosen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, detector=BackedDetector({"onnxruntime": "fails"}), settings=plant(chosen))
+    manifest = Registry(tmp_path).manifest("default", "0001")
+    assert set(manifest.backends) == ({"openvino"} if chosen == "auto" else set())
+    assert not [name for name in manifest.files if name.startswith("onnxruntime")]
+    assert "the model cannot be exported" in capsys.readouterr().err
+
+
+def test_an_export_that_scores_otherwise_is_not_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path, detector=BackedDetector(wrong={"openvino": Lonely}), settings=plant())
+    assert list(Registry(tmp_path).manifest("default", "0001").backends) == ["onnxruntime"]
+    assert "it scores otherwise than the model" in capsys.readouterr().err
+
+
+def test_the_export_of_a_former_release_that_its_manifest_does_not_name_is_one(root: Path) -> None:
+    path = version(root) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["backends"]
+    for former, name in (("model.npz", "model.ts"), ("openvino.npz", "model.onnx")):
+        manifest["files"][name] = manifest["files"].pop(former)
+    path.write_text(json.dumps(manifest))
+    assert Registry(root).manifest("default", "0001").exports == {"onnxruntime": ("model.onnx",)}
+
+
+def test_what_goes_into_service_emits_an_event_for_each_refused_backend(root: Path) -> None:
+    flip_a_bit(version(root) / "openvino.npz")
+    versions = RegistryVersions(Registry(root), "default", plant("openvino"), BackedDetector())
+    model: ModelInService = versions.load()
+    told: list[tuple[str, str, Any]] = []
+    emit_refused(model, lambda kind, message, **more: told.append((kind, message, more["model"])))
+    assert told == [("backend_refused", model.refused[0], model.ref)]
+    assert model.backend == "torchscript"
