@@ -226,7 +226,9 @@ async def test_a_former_owner_commits_nothing_while_the_new_one_reads(kafka: Bro
     await check(plant, {0: steps})
 
 
-@pytest.mark.parametrize("call", ["begin_transaction", "send_batch", "send_offsets_to_transaction", "commit_transaction"])
+@pytest.mark.parametrize(
+    "call", ["begin_transaction", "send_batch", "send_offsets_to_transaction", "commit_transaction"]
+)
 async def test_who_is_fenced_amid_a_transaction_leaves_nothing_of_it(kafka: Broker, call: str) -> None:
     plant = await make_plant(kafka.bootstrap)
     partition, steps = plant.partition(), steps_of(plant.partition(), 3)
