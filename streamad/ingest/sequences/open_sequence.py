@@ -11,20 +11,23 @@ from streamad.types import FinishedSequence, FloatArray, IntArray, from_us
 
 _PART_BYTES = 250
 """Two arrays and their places in the lists."""
-_SMALL = 64
-"""Smaller parts are joined once they have so many samples together."""
+_MOST_COPIED = 32
+"""Samples that come together and are fewer are copied: arrays of their own would take far more memory."""
+_SMALLEST_BUFFER, _LARGEST_BUFFER = 4, 256
+_NO_TIMES: IntArray = np.empty(0, dtype=np.int64)
+_NO_ROWS: FloatArray = np.empty((0, 0), dtype=np.float32)
 
 
 class OpenSequence:
     """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock.
 
-    ``times_us`` and ``values`` are its parts in order, int64 [n] and float32 [n, C] each. ``late`` are its samples that
-    came late before it began, if any: a sequence with such samples is partial. ``number`` counts those of its stream.
+    ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial. ``number``
+    counts those of its stream. ``nbytes`` is the memory of its samples.
     """
 
     __slots__ = (
-        "_n_loose", "before", "duplicates", "key", "last_us", "late", "merged", "n", "nbytes", "number", "partial",
-        "position", "routes", "seen_us", "since_us", "start_us", "times_us", "values",
+        "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "duplicates", "key", "last_us",
+        "late", "merged", "n", "nbytes", "number", "partial", "position", "routes", "seen_us", "since_us", "start_us",
     )  # fmt: skip
 
     def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None) -> None:
@@ -36,9 +39,11 @@ class OpenSequence:
         self.position = run.position
         self.before = run.before
         self.routes: Routes = ()
-        self.times_us: list[IntArray] = []
-        self.values: list[FloatArray] = []
-        self._n_loose = 0
+        self._times: list[IntArray] = []
+        self._values: list[FloatArray] = []
+        self._time_buffer: IntArray = _NO_TIMES
+        self._row_buffer: FloatArray = _NO_ROWS
+        self._n_buffered = 0
         self.number = 0
         self.n = 0
         self.nbytes = 0
@@ -58,6 +63,16 @@ class OpenSequence:
             return self.late.position.offset, self.late.before
         return self.position.offset, self.before
 
+    @property
+    def times_us(self) -> list[IntArray]:
+        """Return the times in parts, int64 [n] each."""
+        return [*self._times, self._time_buffer[: self._n_buffered]] if self._n_buffered else self._times
+
+    @property
+    def values(self) -> list[FloatArray]:
+        """Return the readings in parts, float32 [n, C] each."""
+        return [*self._values, self._row_buffer[: self._n_buffered]] if self._n_buffered else self._values
+
     def append(self, run: Run) -> None:
         """Add a run that begins after the last sample, or a single sample of the same time."""
         if run.position < self.position:
@@ -73,72 +88,89 @@ class OpenSequence:
             self.extend(run.times_us, run.values, run.last_us)
 
     def extend(self, times_us: IntArray, values: FloatArray, last_us: int) -> None:
-        """Add samples behind the last one; ``last_us`` is the last time. The arrays are kept, not copied."""
+        """Add samples behind the last one; ``last_us`` is the last time. Many are kept as they are, few are copied."""
         n = len(times_us)
-        self.times_us.append(times_us)
-        self.values.append(values)
         self.n += n
-        self.nbytes += values.nbytes + 8 * n + _PART_BYTES
         self.last_us = last_us
-        self._n_loose += n
-        if self._n_loose >= _SMALL:
-            self._join_loose()
+        if n >= _MOST_COPIED:
+            self._put_buffer_away()
+            self._times.append(times_us)
+            self._values.append(values)
+            self.nbytes += values.nbytes + 8 * n + _PART_BYTES
+            return
+        at = self._n_buffered
+        if at + n > len(self._time_buffer):
+            self._make_room(n, values)
+            at = self._n_buffered
+        self._n_buffered = at + n
+        self.nbytes += 2 * (values.nbytes + 8 * n)  # the buffer may be half empty
+        if n == 1:
+            self._time_buffer[at] = last_us
+            self._row_buffer[at] = values
+        else:
+            self._time_buffer[at : at + n] = times_us
+            self._row_buffer[at : at + n] = values
 
-    def _join_loose(self) -> None:
-        """Join the parts at the end that were not joined before: a sample alone takes far more memory than its values.
+    def _make_room(self, n: int, values: FloatArray) -> None:
+        """Make room for ``n`` samples like ``values``, in a buffer of twice the size until that is large."""
+        if len(self._time_buffer) >= _LARGEST_BUFFER:
+            self._put_buffer_away()
+        times_us, rows, kept = self._time_buffer, self._row_buffer, self._n_buffered
+        size = max(2 * len(times_us), kept + n, _SMALLEST_BUFFER)
+        self._time_buffer = np.empty(size, dtype=np.int64)
+        self._row_buffer = np.empty((size, values.shape[1]), dtype=values.dtype)
+        if kept:
+            self._time_buffer[:kept], self._row_buffer[:kept] = times_us[:kept], rows[:kept]
+        self.nbytes += 0 if len(times_us) else _PART_BYTES
 
-        A large part stays as it is if no small one precedes it.
-        """
-        start, left = len(self.times_us), self._n_loose
-        while left > 0:
-            start -= 1
-            left -= len(self.times_us[start])
-        n_parts = len(self.times_us) - start
-        if n_parts > 1:
-            self.times_us[start:] = [np.concatenate(self.times_us[start:])]
-            self.values[start:] = [np.concatenate(self.values[start:])]
-            self.nbytes -= _PART_BYTES * (n_parts - 1)
-        self._n_loose = 0
+    def _put_buffer_away(self) -> None:
+        """Make the buffer a part of its own, if it holds anything."""
+        if self._n_buffered:
+            self._times.append(self._time_buffer[: self._n_buffered])
+            self._values.append(self._row_buffer[: self._n_buffered])
+            self._time_buffer, self._row_buffer, self._n_buffered = _NO_TIMES, _NO_ROWS, 0
 
     def _merge(self, run: Run) -> None:
         """Merge a single sample with the last one, of the same time: its readings replace those there by channel."""
-        times_us, values = self._take_last()
-        present = ~np.isnan(run.values)
-        self.duplicates += int(np.count_nonzero(present & ~np.isnan(values)))
+        if not self._n_buffered:  # the last one may lie in an array that is not ours
+            times_us, values = self._times[-1][-1:], self._values[-1][-1:]
+            self._remove_last()
+            self.extend(times_us, values, self.last_us)
+        row, readings = self._row_buffer[self._n_buffered - 1], run.values[0]
+        present = ~np.isnan(readings)
+        self.duplicates += int(np.count_nonzero(present & ~np.isnan(row)))
         self.merged += 1
-        self.extend(times_us, np.where(present, run.values, values), self.last_us)
+        row[present] = readings[present]
 
-    def _take_last(self) -> tuple[IntArray, FloatArray]:
-        """Remove and return the last sample."""
-        times_us, values = self.times_us.pop(), self.values.pop()
+    def _remove_last(self) -> None:
+        """Remove the last sample; the memory stays taken."""
         self.n -= 1
-        self.nbytes -= values[-1:].nbytes + 8
-        self._n_loose = max(0, self._n_loose - 1)
+        if self._n_buffered:
+            self._n_buffered -= 1
+            return
+        times_us, values = self._times.pop(), self._values.pop()
         if len(times_us) > 1:
-            self.times_us.append(times_us[:-1])
-            self.values.append(values[:-1])
-        else:
-            self.nbytes -= _PART_BYTES
-        return times_us[-1:], values[-1:]
+            self._times.append(times_us[:-1])
+            self._values.append(values[:-1])
 
     def drop_bare_marker(self) -> None:
         """Remove an end mark without readings, unless it is the only sample; its route still counts."""
-        last = self.values[-1][-1]
+        last = self._row_buffer[self._n_buffered - 1] if self._n_buffered else self._values[-1][-1]
         has_first = last[0] == last[0]  # it is no NaN: almost always, and quicker to see than that all are
         if self.n == 1 or has_first or not np.isnan(last).all():
             return
-        self._take_last()
+        self._remove_last()
         self.merged += 1
 
     def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
         """Return the finished sequence, ended for ``reason``."""
-        is_one = len(self.times_us) == 1
+        times_us, values = self.times_us, self.values
         return FinishedSequence(
             stream,
             self.name,
             reason,
-            self.times_us[0] if is_one else np.concatenate(self.times_us),
-            self.values[0] if is_one else np.concatenate(self.values),
+            times_us[0] if len(times_us) == 1 else np.concatenate(times_us),
+            values[0] if len(values) == 1 else np.concatenate(values),
             self.position,
             self.partial or self.late is not None,
             self.duplicates,

@@ -94,3 +94,48 @@ def test_the_first_is_the_smallest_of_what_is_there(steps: list[tuple[str, int]]
         assert len(found) == len(known)
     assert sorted(found.take_through(2)) == sorted(key for key, value in known.items() if value <= 2)
     assert found.first() == min(((value, key) for key, value in known.items() if value > 2), default=None)
+
+
+def samples(first_us: int, n: int, offset: int, *, missing: bool = False, clock_us: int = 0) -> Run:
+    values = np.full((n, 2), np.nan if missing else offset, np.float32)
+    times_us = np.arange(first_us, first_us + n)
+    return Run("A", times_us, values, Position(offset, 0), NOTHING, arrived_us=clock_us)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 3, 31, 32, 300]), st.booleans()), min_size=1, max_size=14))
+def test_samples_in_parts_of_any_size_are_kept_in_order(steps: list[tuple[int, bool]]) -> None:
+    sequence = OpenSequence(samples(0, 1, 0), partial=False)
+    times, rows, given_arrays = list[int](), list[list[float]](), list[tuple[Run, Run]]()
+    for offset, (n, missing) in enumerate([(1, False), *steps]):
+        run = samples(len(times) if n else len(times) - 1, max(n, 1), offset, missing=missing)
+        kept = samples(run.first_us, len(run), offset, missing=missing)
+        given_arrays.append((run, kept))
+        before = sequence.nbytes
+        sequence.append(run)
+        if n:
+            times += run.times_us.tolist()
+            rows += run.values.tolist()
+            assert sequence.nbytes > before
+        elif not missing:
+            rows[-1] = [float(offset)] * 2
+        assert (sequence.n, sequence.last_us) == (len(times), times[-1])
+        np.testing.assert_array_equal(np.concatenate(sequence.times_us), times)
+        np.testing.assert_array_equal(np.concatenate(sequence.values), np.array(rows, np.float32))
+    if len(rows) > 1 and np.isnan(rows[-1]).all():
+        times.pop()
+        rows.pop()
+    sequence.drop_bare_marker()
+    finished = sequence.finish("s", "marker")
+    np.testing.assert_array_equal(finished.times_us, times)
+    np.testing.assert_array_equal(finished.values, np.array(rows, np.float32))
+    for run, kept in given_arrays:  # arrays that came in records are not ours to change
+        np.testing.assert_array_equal(run.values, kept.values)
+
+
+def test_single_samples_take_little_more_memory_than_their_values() -> None:
+    sequence = OpenSequence(samples(0, 1, 0), partial=False)
+    for number in range(1_000):
+        sequence.append(samples(number, 1, number))
+    held = sum(part.base.nbytes for parts in (sequence.times_us, sequence.values) for part in parts)  # type: ignore[union-attr]
+    used = 1_000 * (8 + 2 * 4)
+    assert used <= held <= sequence.nbytes <= 2 * used + 250 * 5

@@ -75,17 +75,32 @@ def environment_of(stage: Stage) -> dict[str, str]:
     return dict(pair.split("=", 1) for text in stage.of("ENV") for pair in shlex.split(text))
 
 
-def test_the_image_is_built_in_one_stage_and_runs_in_another_of_the_same_python(stages: list[Stage]) -> None:
-    assert [stage.base for stage in stages] == ["python:3.11-slim-bookworm"] * 2
-    build, run = stages
-    (copied,) = run.of("COPY")
-    assert shlex.split(copied) == [f"--from={build.name}", "/opt/streamad", "/opt/streamad"]
+def stage(stages: list[Stage], name: str) -> Stage:
+    (found,) = [each for each in stages if each.name == name]
+    return found
+
+
+def test_each_image_is_built_in_one_stage_and_runs_in_another_of_the_same_python(stages: list[Stage]) -> None:
+    names = ["build", "scorer-build", "runtime", "scorer", "streamad"]  # the last is the default
+    assert [each.name for each in stages] == names
+    assert [each.base for each in stages] == ["python:3.11-slim-bookworm"] * 3 + ["runtime"] * 2
+    run = stage(stages, "runtime")
+    for image, build in (("streamad", "build"), ("scorer", "scorer-build")):
+        assert stage(stages, image).steps == [("COPY", f"--from={build} /opt/streamad /opt/streamad")]
     assert not any("pip install" in text for text in run.of("RUN")), "nothing is built where it runs"
     assert not re.search(r"\b(gcc|g\+\+|build-essential|make)\b", " ".join(run.of("RUN")))
 
 
+def test_the_scorer_is_made_of_the_lock_alone(stages: list[Stage]) -> None:
+    build = stage(stages, "scorer-build")
+    install = [text for text in build.of("RUN") if "pip install" in text]
+    assert install == ["pip install --require-hashes --only-binary :all: -r scorer.lock", "pip install --no-deps ."]
+    assert "deploy/scorer.lock ./" in build.of("COPY")
+    assert "torch" not in " ".join(text for _, text in build.steps)
+
+
 def test_it_runs_as_a_numbered_user_who_owns_its_folder(stages: list[Stage]) -> None:
-    run = stages[-1]
+    run = stage(stages, "runtime")
     (user,) = run.of("USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "by number: Kubernetes cannot tell whether a name is root"
     uid, gid = user.split(":")
@@ -97,7 +112,7 @@ def test_it_runs_as_a_numbered_user_who_owns_its_folder(stages: list[Stage]) -> 
 
 
 def test_signals_reach_it_and_output_is_not_held_back(stages: list[Stage]) -> None:
-    run = stages[-1]
+    run = stage(stages, "runtime")
     assert run.of("STOPSIGNAL") == ["SIGTERM"]
     assert run.of("ENTRYPOINT") == ['["tini", "--", "streamad"]']
     assert environment_of(run)["PYTHONUNBUFFERED"] == "1"
@@ -141,9 +156,12 @@ def ignored(path: str) -> bool:
 
 
 def test_what_is_copied_exists_and_reaches_the_builder_and_nothing_else_does(stages: list[Stage]) -> None:
+    whole = {"pyproject.toml", "README.md", "LICENSE", "streamad", "connectors", "models"}
     copied = [path for text in stages[0].of("COPY") for path in shlex.split(text)[:-1]]
-    assert {"pyproject.toml", "README.md", "LICENSE", "streamad", "connectors", "models"} == set(copied)
-    for path in copied:
+    assert set(copied) == whole
+    lean = [path for text in stage(stages, "scorer-build").of("COPY") for path in shlex.split(text)[:-1]]
+    assert set(lean) == whole | {"deploy/scorer.lock"}
+    for path in lean:
         assert (ROOT / path).exists(), path
         assert not ignored(path), path
     assert not ignored("streamad/commands/run/command.py")

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from streamad.errors import OutputError
+from streamad.ingest.sequences import runs
+from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.judge.routing import Router
 from streamad.messages import ModelRef, Running, WorkerStatus, unpacked_curve
 from streamad.partition_progress import Progress
@@ -22,7 +24,7 @@ from streamad.runtime.reports.place import StatusFolder, file_name
 from streamad.runtime.reports.reporter import Reporter
 from streamad.settings.learning import RoutingSettings
 from streamad.testing import ListSource, ManualClock
-from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, from_us
+from streamad.types import ChannelSpec, PartitionAssigned, Position, RecordBatch, from_us
 from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, settings_of, steps, until
 
 OPTIONS = {"options": {"instance": "line-1"}}
@@ -194,9 +196,12 @@ async def test_the_model_is_that_of_the_route_so_far(unknown: Any, missing: Any,
     assert message.model == model
 
 
-async def test_a_message_of_many_channels_is_at_most_100_kb() -> None:
-    (one,) = await opened([line("a", "x", list(range(80)))])
-    one.sequence.values = [np.full((len(part), 1_000), 0.1, np.float32) for part in one.sequence.values]
+def test_a_message_of_many_channels_is_at_most_100_kb() -> None:
+    nothing = runs.Clocks(None, None, None, None, None)
+    times_us, values = START_US + 1_000_000 * np.arange(80), np.full((80, 1_000), 0.1, np.float32)
+    samples = runs.Run("x", times_us, values, Position(0, 0), nothing, arrived_us=START_US)
+    one = snapshots.Open("a", OpenSequence(samples, partial=False))
+    one.sequence.append(samples)
     wide = tuple(ChannelSpec(f"c{number}") for number in range(1_000))
     message = snapshots.running(one, "w", wide, START_US, ONLY)
     assert message is not None
