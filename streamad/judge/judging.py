@@ -108,6 +108,7 @@ class Judge:
             settings=self._settings.alerts,
             model=model.ref,
             now_us=self._clock.now_us(),
+            found=result.moments,
         )
         if verdict.decision == "unscorable":
             return JudgedSequence(verdict, model_name=batcher.name)

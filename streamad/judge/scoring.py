@@ -23,6 +23,7 @@ from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration, CalibrationMethod
 from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
+from streamad.judge.verdicts import Moments, moments_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plugins import contained, failure_of
 from streamad.ports import Clock, Scorer
@@ -95,10 +96,11 @@ class ModelInService:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """The terms float32 [K] of one window, and the model that gave them."""
+    """The terms float32 [K] of one window, the model that gave them, and the window's moments."""
 
     terms: FloatArray
     model: ModelInService
+    moments: Moments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -342,7 +344,7 @@ class MicroBatcher:
         wanted = [request for request in requests if not request.result.done()]  # others were cancelled
         begun_us = self._clock.monotonic_us()
         try:
-            terms = await self.run(_terms, model, [request.window for request in wanted])
+            terms, moments = await self.run(_terms, model, [request.window for request in wanted])
             self.durations.add((self._clock.monotonic_us() - begun_us) / 1e6)
         except StreamadError as error:
             _fail(wanted, error)
@@ -353,15 +355,18 @@ class MicroBatcher:
             if not isinstance(error, Exception):  # a Ctrl-C, or this task is cancelled
                 raise
         else:
-            for request, own in zip(wanted, terms, strict=True):
+            for request, own, found in zip(wanted, terms, moments, strict=True):
                 if not request.result.done():
-                    request.result.set_result(Scored(own, model))
+                    request.result.set_result(Scored(own, model, found))
 
 
-def _terms(model: ModelInService, windows: list[Window]) -> FloatArray:
-    """Return terms float32 [B, K]; raises DetectorError if windows or terms do not have the model's shape."""
+def _terms(model: ModelInService, windows: list[Window]) -> tuple[FloatArray, list[Moments]]:
+    """Return terms float32 [B, K] and moments; raises DetectorError if anything does not have the model's shape.
+
+    The moments are computed here because those of a batch take a fifth of the time of those of each window alone.
+    """
     if not windows:
-        return np.zeros((0, model.scorer.n_terms), dtype=np.float32)
+        return np.zeros((0, model.scorer.n_terms), dtype=np.float32), []
     shape = model.scorer.window_shape
     for window in windows:
         if window.values.shape != shape:
@@ -370,7 +375,7 @@ def _terms(model: ModelInService, windows: list[Window]) -> FloatArray:
     terms = model.scorer.score(values, np.array([window.length for window in windows], dtype=np.int64))
     if terms.shape != (len(windows), model.scorer.n_terms):
         raise DetectorError(f"model {model.ref.name} gave terms {terms.shape} for {len(windows)} windows")
-    return terms
+    return terms, moments_of(windows)
 
 
 def _fail(requests: list[_Request], error: StreamadError, cause: BaseException | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -82,8 +82,12 @@ def scored(
     settings: AlertSettings,
     model: ModelRef,
     now_us: int,
+    found: Moments | None = None,
 ) -> Verdict:
-    """Return the verdict over terms [K]: anomalous if p <= ``false_alarm_rate``, unscorable if they are not finite."""
+    """Return the verdict over terms [K]: anomalous if p <= ``false_alarm_rate``, unscorable if they are not finite.
+
+    ``found`` are the moments of ``window``, if they are known.
+    """
     score = score_of(terms)
     if not math.isfinite(score):
         why = Unscorable("no finite score: values far outside what the model knows")
@@ -96,7 +100,7 @@ def scored(
         tail=tail,
         model=model,
         **_identity(sequence, now_us),
-        **moments(window),
+        **(moments(window) if found is None else found._asdict()),
     )
 
 
@@ -255,17 +259,31 @@ def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
     }
 
 
-def moments(window: Window | None) -> dict[str, Any]:
-    """Return mean and standard deviation of each channel of ``window``, without the padding; nothing without one."""
-    if window is None:
-        return {}
-    values = window.values[:, : window.length].astype(np.float64)
+class Moments(NamedTuple):
+    """Mean and standard deviation of each channel of a window, without the padding, to six significant digits."""
+
+    means: list[float]
+    spreads: list[float]
+
+
+def moments_of(windows: Sequence[Window]) -> list[Moments]:
+    """Return the moments of windows of one shape; those of a window are the same alone and in company."""
+    values = np.stack([window.values for window in windows]).astype(np.float64)
+    lengths = np.array([window.length for window in windows])[:, None]
+    is_sample = np.arange(values.shape[2]) < lengths[:, :, None]
     # The sums of ``mean`` and ``std``, without what these ask first; ``values`` is ours to change.
-    means = np.add.reduce(values, axis=1) / window.length
-    values -= means[:, None]
+    values *= is_sample
+    means = np.add.reduce(values, axis=2) / lengths
+    values -= means[:, :, None]
+    values *= is_sample
     values *= values
-    rounded = _rounded(np.stack([means, np.sqrt(np.add.reduce(values, axis=1) / window.length)]))
-    return {"means": rounded[0], "spreads": rounded[1]}
+    spreads = np.sqrt(np.add.reduce(values, axis=2) / lengths)
+    return list(map(Moments, _rounded(means), _rounded(spreads)))
+
+
+def moments(window: Window | None) -> dict[str, Any]:
+    """Return the moments of ``window`` as fields of a verdict; nothing without one."""
+    return {} if window is None else moments_of([window])[0]._asdict()
 
 
 def _rounded(values: npt.NDArray[np.float64]) -> list[list[float]]:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.segments import Segment
-from streamad.judge.verdicts import alert_id, make_alert, make_attribution, make_window, scored, unscorable
+from streamad.judge.verdicts import alert_id, make_alert, make_attribution, make_window, moments_of, scored, unscorable
 from streamad.messages import ModelRef, NearestSequence, unpacked_values
 from streamad.settings.outputs import DisplaySettings
 from streamad.settings.plant_yaml import AlertSettings
@@ -126,6 +127,20 @@ def test_means_and_spreads_are_finite_numbers_of_six_digits(rows):
         assert np.isfinite(value)
         assert value == float(f"{value:.6g}")
     assert all(spread >= 0 for spread in verdict.spreads)
+
+
+@given(st.data())
+def test_the_moments_of_a_window_are_the_same_alone_and_in_company(data):
+    shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 40)))
+    values = data.draw(arrays(np.float32, shape, elements=_finite))
+    windows = [Window(each, data.draw(st.integers(1, shape[2]))) for each in values]
+    together = moments_of(windows)
+    assert together == [moments_of([window])[0] for window in windows]
+    for window, (means, spreads) in zip(windows, together, strict=True):
+        samples = window.values[:, : window.length].astype(np.float64)
+        largest = np.abs(samples).max(axis=1)
+        assert np.all(np.abs(np.array(means) - samples.mean(axis=1)) <= 1e-5 * largest)
+        assert np.all(np.abs(np.array(spreads) - samples.std(axis=1)) <= 1e-5 * largest)
 
 
 def test_without_a_window_there_is_neither_mean_nor_spread():
