@@ -15,7 +15,7 @@ from streamad.errors import DecodeError
 from streamad.ingest.sequences.closed_ids import NEVER_US
 from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.forced_ends import Repeats
-from streamad.ingest.sequences.joining import joined
+from streamad.ingest.sequences.joining import joined, whole
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.relative_times import absolute, check_times
 from streamad.ingest.sequences.retired_streams import RetiredStreams
@@ -89,7 +89,7 @@ class Assembler:
         if record_us is not None:
             self._move(record_us)
         stream = self._streams.get(block.stream)
-        if stream is None or not self._joins(stream, block, record_us):
+        if stream is None or not self._goes_short(stream, block, record_us, partition_before):
             self._take_block(stream, block, record_us, partition_before)
         return self._take_finished() if self._finished else []
 
@@ -125,19 +125,30 @@ class Assembler:
             stream.end_relative()
         self._collect(stream)
 
-    def _joins(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> bool:
-        """Take the samples of ``block`` the short way, if they only continue their sequence; return whether they do."""
-        if self.clock_us is None:
+    def _goes_short(
+        self, stream: StreamState, block: SampleBlock, record_us: int | None, partition_before: int | None
+    ) -> bool:
+        """Take the samples of ``block`` a short way, if there is one for them; return whether there is."""
+        clock_us, is_timed = self.clock_us, record_us is not None
+        if clock_us is None:
             return False
-        is_timed, farthest_us = record_us is not None, self.jumps.farthest_us
-        last_us = joined(stream, block, self.clock_us, is_timed=is_timed, farthest_us=farthest_us)
-        if last_us is None:
+        last_us = joined(stream, block, clock_us, is_timed=is_timed)
+        if last_us is not None:
+            nbytes = stream.nbytes
+            self.buffered_bytes += nbytes - stream.counted_bytes
+            stream.counted_bytes = nbytes
+            if record_us is None:
+                self._move(last_us)
+            return True
+        farthest_us = self.jumps.farthest_us
+        closed = whole(stream, block, partition_before, clock_us, is_timed=is_timed, farthest_us=farthest_us)
+        if closed is None:
             return False
-        nbytes = stream.nbytes
-        self.buffered_bytes += nbytes - stream.counted_bytes
-        stream.counted_bytes = nbytes
         if record_us is None:
-            self._move(last_us)
+            self._move(closed.through_us)
+        self._changed.add(stream.name)
+        self._finished.append(closed)
+        stream.forget_closed(self.clock_us or 0)
         return True
 
     def _take_run(self, stream: StreamState, run: Run, record_us: int | None, *, moves: bool = True) -> None:

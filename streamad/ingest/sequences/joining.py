@@ -1,35 +1,34 @@
-"""The short way of nearly all samples: they continue their open sequence and change nothing else.
+"""The short ways of nearly all samples: they continue their open sequence, or are a whole sequence in one message.
 
-It makes no ``Run``, looks for no end and changes no progress. What it does is what the long way would do
+They make no ``Run`` and look for no end. What they do is what the long way would do
 (tests/unit/ingest/test_joining.py).
 """
 
 from __future__ import annotations
 
+import math
+
 from streamad.ingest.sequences.open_sequence import OpenSequence
-from streamad.ingest.sequences.runs import rises
-from streamad.ingest.sequences.sequence_ends import StreamState
-from streamad.types import SampleBlock
+from streamad.ingest.sequences.runs import Clocks, rises
+from streamad.ingest.sequences.sequence_ends import Closed, StreamState
+from streamad.types import FinishedSequence, Position, SampleBlock
 
 
-def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: bool, farthest_us: int) -> int | None:
+def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: bool) -> int | None:
     """Let the samples of ``block`` join their open sequence if they only continue it, and return the last one's time.
 
-    Return None, with nothing done, if they may be late, wait, merge, end or begin anything, or if the last one lies
-    more than ``farthest_us`` ahead. ``clock_us`` is the partition's clock; ``is_timed``: the record has its own time.
+    Return None, with nothing done, if they may be late, wait, merge, end or begin anything; what ends nothing is not
+    far ahead, either. ``clock_us`` is the partition's clock; ``is_timed``: the record has its own time.
     """
-    sequence = stream.open.by_key.get(block.sequence)
-    if sequence is None or stream.max_time_us is None or stream.held is not None or block.offset < stream.done_below:
+    sequence, newest_us = stream.open.by_key.get(block.sequence), stream.max_time_us
+    if sequence is None or newest_us is None or stream.held is not None or block.offset < stream.done_below:
         return None
     times_us = block.times_us
     n, first_us = len(times_us), times_us.item(0)
     last_us = first_us if n == 1 else times_us.item(n - 1)
-    if first_us <= sequence.last_us or not stream.max_time_us <= first_us or last_us - stream.max_time_us > farthest_us:
+    if first_us <= sequence.last_us or first_us < newest_us:
         return None
-    if not _is_plain(block, n, sequence) or not _is_within(stream, block, n, last_us, sequence):
-        return None
-    settings = stream.settings
-    if settings.gap is not None and (n > 1 or first_us - sequence.last_us > settings.gap):
+    if not _is_plain(block, sequence) or not _is_within(stream, block, last_us, sequence):
         return None
     nbytes = sequence.nbytes
     sequence.extend(times_us, block.values, last_us)
@@ -41,23 +40,76 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     return last_us
 
 
-def _is_plain(block: SampleBlock, n: int, sequence: OpenSequence) -> bool:
+def _is_plain(block: SampleBlock, sequence: OpenSequence) -> bool:
     """Return whether the times of ``block`` rise, have one reading, and its route is that of ``sequence``."""
-    if block.relative or block.later_us is not None or block.indexes is not None:
-        return False
     if block.route is not None and (len(sequence.routes) != 1 or sequence.routes[0][1] != block.route):
         return False
-    return n == 1 or rises(block.times_us)
+    return _has_plain_times(block)
 
 
-def _is_within(stream: StreamState, block: SampleBlock, n: int, last_us: int, sequence: OpenSequence) -> bool:
+def _has_plain_times(block: SampleBlock) -> bool:
+    """Return whether the times of ``block`` rise and have one reading."""
+    if block.relative or block.later_us is not None or block.indexes is not None:
+        return False
+    return rises(block.times_us)
+
+
+def _is_within(stream: StreamState, block: SampleBlock, last_us: int, sequence: OpenSequence) -> bool:
     """Return whether no mode and no limit ends a sequence."""
-    settings = stream.settings
+    settings, n = stream.settings, len(block.times_us)
     if settings.allowed_lateness or (block.end and "marker" in settings.end):
         return False
-    n += sequence.n
-    if n > settings.max_samples or (settings.length is not None and n >= settings.length):
+    n_together = n + sequence.n
+    if n_together > settings.max_samples or (settings.length is not None and n_together >= settings.length):
         return False
     if last_us - sequence.start_us > settings.max_duration:
         return False
+    if settings.gap is not None and (n > 1 or last_us - sequence.last_us > settings.gap):
+        return False
     return len(stream.open.by_key) == 1 or ("change" not in settings.end and last_us <= stream.open.limit_us(sequence))
+
+
+def whole(
+    stream: StreamState,
+    block: SampleBlock,
+    partition_before: int | None,
+    clock_us: int,
+    *,
+    is_timed: bool,
+    farthest_us: int,
+) -> Closed | None:
+    """Return the sequence that ``block`` is as a whole, with its end mark, as ended.
+
+    Return None, with nothing done, if another one is open, or if it may be late, wait or be cut by a limit, lack its
+    beginning or lie more than ``farthest_us`` ahead; also if sequences have a length or a gap. ``partition_before`` is
+    the partition's clock before the record; for the others see ``joined``.
+    """
+    key, newest_us, times_us = block.sequence, stream.max_time_us, block.times_us
+    if key is None or newest_us is None or not _may_be_whole(stream, block):
+        return None
+    first_us, last_us = times_us.item(0), times_us.item(len(times_us) - 1)
+    if first_us < newest_us or last_us - newest_us > farthest_us or last_us - first_us > stream.settings.max_duration:
+        return None
+    if not _has_plain_times(block) or stream.knows(key, max(clock_us, first_us)):
+        return None
+    seen_us, position = max(clock_us, last_us), Position(block.offset, 0)
+    before = Clocks(newest_us, stream.floor_us, stream.last_record_us, partition_before, clock_us)
+    routes = () if block.route is None else (block.route,)
+    finished = FinishedSequence(stream.name, key, "marker", times_us, block.values, position, routes=routes)
+    closed = Closed(finished, key, seen_us, last_us, 0, block.offset, before)
+    stream.max_time_us = last_us
+    stream.last_record_us = clock_us if is_timed else seen_us
+    stream.enter(closed)
+    return closed
+
+
+def _may_be_whole(stream: StreamState, block: SampleBlock) -> bool:
+    """Return whether ``block`` has an end mark with readings, and nothing in its stream waits or is open."""
+    settings, first_reading = stream.settings, block.values[-1, 0]
+    if not block.end or "marker" not in settings.end or stream.open.by_key or math.isnan(first_reading):
+        return False
+    if settings.allowed_lateness or settings.length is not None or settings.gap is not None:
+        return False
+    if stream.held is not None or stream.entries or stream.partial or block.offset < stream.done_below:
+        return False
+    return len(block) <= settings.max_samples

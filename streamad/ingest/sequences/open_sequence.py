@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from streamad.ingest.sequences.late_entries import LateEntry
@@ -156,8 +158,7 @@ class OpenSequence:
     def drop_bare_marker(self) -> None:
         """Remove an end mark without readings, unless it is the only sample; its route still counts."""
         last = self._row_buffer[self._n_buffered - 1] if self._n_buffered else self._values[-1][-1]
-        has_first = last[0] == last[0]  # it is no NaN: almost always, and quicker to see than that all are
-        if self.n == 1 or has_first or not np.isnan(last).all():
+        if self.n == 1 or not math.isnan(last[0]) or not np.isnan(last).all():
             return
         self._remove_last()
         self.merged += 1

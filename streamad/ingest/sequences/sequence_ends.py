@@ -282,11 +282,15 @@ class StreamState:
             return False
         if run.sequence is None:
             return self.closed_through_us is not None and run.first_us <= self.closed_through_us
+        return self.knows(run.sequence, max(run.arrived_us, run.first_us))
+
+    def knows(self, key: str, clock_us: int) -> bool:
+        """Return whether the sequence ``key`` has ended, and is remembered at the clock ``clock_us``."""
         if not self.closed.ended and not self.closed_late.ended:
             return False
-        hashed = id_hash(run.sequence)
+        hashed = id_hash(key)
         at_us = max(self.closed.ended_us(hashed), self.closed_late.ended_us(hashed))
-        return max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
+        return clock_us <= at_us + self.closed_memory_us
 
     # --- ends ---
 
@@ -305,7 +309,7 @@ class StreamState:
         through_us: int | None = None,
         by: Run | None = None,
     ) -> None:
-        """End ``sequence`` (because of the sample ``by``, if any); it is in flight until its verdict is committed."""
+        """End ``sequence`` (because of the sample ``by``, if any)."""
         self.open.remove(sequence)
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
@@ -314,12 +318,17 @@ class StreamState:
         if by is not None and by.position.offset < undone[0]:
             undone = by.position.offset, by.before
         closed = Closed(finished, sequence.key, at_us, through, sequence.merged, *undone, unseen=sequence.partial)
-        if sequence.key is None:
-            self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
-        else:
-            self.closed.end(id_hash(sequence.key), at_us)
-        self.in_flight[sequence.key, sequence.position] = closed
+        self.enter(closed)
         self.finished.append(closed)
+
+    def enter(self, closed: Closed) -> None:
+        """Note the end of a sequence; it is in flight until its verdict is committed."""
+        key, through_us = closed.key, closed.through_us
+        if key is not None:
+            self.closed.end(id_hash(key), closed.at_us)
+        elif self.closed_through_us is None or through_us > self.closed_through_us:
+            self.closed_through_us = through_us
+        self.in_flight[key, closed.sequence.first_position] = closed
 
     def _drop_late(self, run: Run, *, closed: bool) -> None:
         offset = run.position.offset

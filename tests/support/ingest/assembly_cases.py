@@ -81,3 +81,42 @@ def arrivals(
             )
         )
     return records
+
+
+@st.composite
+def orderly_settings(draw: st.DrawFn) -> SequenceSettings:
+    """Draw settings under which orderly records go the short ways, now and then up to a limit."""
+    end = draw(st.sampled_from([("marker",), ("marker", "change"), ("marker",), ("gap", "marker"), ("length",)]))
+    return us(
+        end=end,
+        gap=draw(st.integers(3, 12)) if "gap" in end else None,
+        length=draw(st.integers(4, 9)) if "length" in end else None,
+        max_duration=draw(st.integers(20, 200)),
+        max_samples=draw(st.integers(6, 40)),
+        closed_memory=draw(st.one_of(st.none(), st.integers(0, 200))),
+    )
+
+
+@st.composite
+def orderly(draw: st.DrawFn, *, streams: str = "rs", most: int = 24, routes: str = "AB") -> list[Record]:
+    """Draw records whose times rise; now and then one time is an old one, an equal one or a wrong one."""
+    clock = draw(st.sampled_from(["none", "constant", "rising", "rising"]))
+    ids = draw(st.sampled_from([["A", "B"], ["A", "B", "C", None], [f"I{number}" for number in range(40)]]))
+    step = st.sampled_from([1] * 16 + [2, 3, 0, -3, 9, 300])
+    samples = st.lists(st.tuples(step, st.just((1.0, 2.0)) | st.just((1.0, 2.0)) | ROWS), min_size=1, max_size=3)
+    route = st.sampled_from(draw(st.sampled_from([[None], [routes[0]], [routes[0]] * 9 + [None, *routes]])))
+    end, is_same = st.sampled_from([False, False, True]), st.sampled_from([True, True, False])
+    steps = st.tuples(st.sampled_from(streams), st.sampled_from(ids), samples, end, is_same, route)
+    records: list[Record] = []
+    event_us = record_us = 60
+    for stream, key, values, end, is_same, value in draw(st.lists(steps, min_size=6, max_size=most)):
+        if is_same and records and not records[-1].end:  # the sequence goes on
+            stream, key, value = records[-1].stream, records[-1].sequence, records[-1].route  # noqa: PLW2901
+        times = []
+        for forward, _ in values:
+            times.append(event_us + forward)
+            event_us += forward if 0 <= forward < 100 else 1
+        record_us = max(record_us, event_us) if clock == "rising" else record_us
+        own_us = None if clock == "none" else record_us
+        records.append(Record(stream, key, tuple(times), tuple(row for _, row in values), end, own_us, value))
+    return records

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.settings.plant_yaml import SequenceSettings
-from tests.support.ingest.assembly_cases import arrivals, sequence_settings, us
+from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
 
 ONE = (1.0, 2.0)
@@ -61,6 +61,11 @@ def singles_of(records: list[Record]) -> list[Record]:
 @example(us(end=("marker",)), [Record("r", "A", (0,), (ONE,)), Record("r", "A", (0, 1), (ONE, ONE), end=True)])
 @settings(max_examples=400)
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
+    assert outcome(limits, records) == model_outcome(limits, records)
+
+
+@given(orderly_settings(), orderly())
+def test_agrees_with_the_model_where_samples_go_the_short_ways(limits: SequenceSettings, records: list[Record]) -> None:
     assert outcome(limits, records) == model_outcome(limits, records)
 
 

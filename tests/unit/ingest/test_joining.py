@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequences.joining import joined
+from streamad.ingest.sequences.joining import joined, whole
 from streamad.ingest.sequences.sequence_ends import Closed, StreamState
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
-from tests.support.ingest.assembly_cases import arrivals, sequence_settings, us
+from tests.support.ingest.assembly_cases import orderly, orderly_settings, us
 from tests.support.ingest.assembly_model import Record, cut_of, lates_of
 
 ONE = (1.0, 2.0)
 
 
 class LongWay(Assembler):
-    """An assembler without the short way."""
+    """An assembler without the short ways."""
 
-    def _joins(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> bool:
+    def _goes_short(
+        self, stream: StreamState, block: SampleBlock, record_us: int | None, partition_before: int | None
+    ) -> bool:
         return False
 
 
-@given(sequence_settings(), arrivals(routes="AB"), st.data())
-@settings(max_examples=300)
+def all_of(closed: Closed) -> tuple[Any, ...]:
+    """Return all that is known of an ended sequence, comparable."""
+    return cut_of(closed), closed.at_us, closed.through_us, closed.merged, closed.offset, closed.before, closed.unseen
+
+
+@given(orderly_settings(), orderly(), st.data())
+@settings(max_examples=150)
 def test_the_short_way_does_what_the_long_way_does(
     limits: SequenceSettings, records: list[Record], data: st.DataObject
 ) -> None:
@@ -43,7 +51,7 @@ def test_the_short_way_does_what_the_long_way_does(
         if wall_us is not None:
             for assembler in (short, long):
                 in_flight[assembler] += assembler.expire(wall_us)
-        assert list(map(cut_of, in_flight[short])) == list(map(cut_of, in_flight[long]))
+        assert list(map(all_of, in_flight[short])) == list(map(all_of, in_flight[long]))
         assert lates_of(short.take_late()) == lates_of(long.take_late())
         assert (short.clock_us, short.pending_samples) == (long.clock_us, long.pending_samples)
         assert (short.open_sequences, short.merged, short.duplicates) == (
@@ -102,6 +110,79 @@ def test_what_joins_the_short_way(limits: SequenceSettings, record: Record, join
     assembler = Assembler("p", limits)
     assembler.push(FIRST.block(0), 10)
     stream = assembler.streams["r"]
-    last_us = joined(stream, record.block(1), 100, is_timed=True, farthest_us=1_000)
+    last_us = joined(stream, record.block(1), 100, is_timed=True)
     assert last_us == (record.times[-1] if joins else None)
     assert (stream.n_buffered, stream.last_record_us) == ((1 + len(record.times), 100) if joins else (1, 10))
+
+
+WHOLE = Record("r", "B", (11, 12), (ONE, ONE), end=True, route="y")
+
+
+@pytest.mark.parametrize(
+    ("limits", "record", "is_whole"),
+    [
+        (MARKER, WHOLE, True),
+        (MARKER, replace(WHOLE, times=(10, 60)), True),
+        (MARKER, replace(WHOLE, times=(10, 61)), False),  # max_duration
+        (MARKER, replace(WHOLE, times=(9, 12)), False),  # the first one is late
+        (MARKER, replace(WHOLE, times=(11, 11)), False),  # merges
+        (MARKER, replace(WHOLE, rows=(ONE, (None, None))), False),  # a bare marker
+        (MARKER, replace(WHOLE, rows=(ONE, (None, 2.0))), False),  # perhaps
+        (MARKER, replace(WHOLE, end=False), False),
+        (MARKER, replace(WHOLE, times=(911, 912)), True),
+        (MARKER, replace(WHOLE, times=(1_009, 1_011)), False),  # far ahead
+        (MARKER, replace(WHOLE, sequence=None), False),
+        (MARKER, replace(WHOLE, sequence="A"), False),  # A has ended
+        (MARKER, replace(WHOLE, times=(11, 12, 13, 14), rows=(ONE,) * 4), False),  # max_samples
+        (us(end=("marker", "change")), WHOLE, True),
+        (us(end=("change",)), WHOLE, False),
+        (us(end=("marker", "length"), length=5), WHOLE, False),
+        (us(end=("marker", "gap"), gap=5), WHOLE, False),
+        (us(end=("marker",), allowed_lateness=1), WHOLE, False),
+    ],
+)
+def test_what_is_a_whole_sequence_the_short_way(limits: SequenceSettings, record: Record, is_whole: bool) -> None:
+    assembler = Assembler("p", limits)
+    assembler.push(replace(FIRST, end=True).block(0), 10)
+    stream = assembler.streams["r"]
+    closed = whole(stream, record.block(1), 10, 30, is_timed=True, farthest_us=1_000)
+    assert (closed is not None) == is_whole
+    if closed is not None:
+        cut = cut_of(closed)
+        assert (cut.sequence, cut.times, cut.routes, closed.at_us) == (
+            "B",
+            record.times,
+            ("y",),
+            max(30, record.times[-1]),
+        )
+        assert stream.knows("B", closed.at_us)
+
+
+def test_the_clock_of_the_last_sample_is_kept() -> None:
+    assembler = Assembler("p", MARKER)
+    assembler.push(FIRST.block(0), 10)
+    assembler.push(replace(FIRST, times=(11,)).block(1), 40)
+    (closed,) = assembler.evict_largest()
+    assert closed.at_us == 40
+
+
+def test_what_may_lack_its_beginning_goes_no_short_way() -> None:
+    assembler = Assembler("p", MARKER)
+    assembler.push(replace(FIRST, end=True).block(0), 10)
+    assembler.streams["r"].partial = True
+    (closed,) = assembler.push(WHOLE.block(1), 12)
+    assert closed.sequence.partial
+
+
+def test_after_late_samples_of_its_id_there_is_no_short_way_for_a_whole_sequence() -> None:
+    assembler = Assembler("p", MARKER)
+    assembler.push(replace(FIRST, end=True).block(0), 10)
+    assembler.push(replace(FIRST, sequence="B", times=(5,)).block(1), 10)
+    (closed,) = assembler.push(WHOLE.block(2), 12)
+    assert closed.sequence.partial
+
+
+def test_beside_an_open_sequence_there_is_no_short_way_for_a_whole_one() -> None:
+    assembler = Assembler("p", MARKER)
+    assembler.push(FIRST.block(0), 10)
+    assert whole(assembler.streams["r"], WHOLE.block(1), 10, 100, is_timed=True, farthest_us=1_000) is None

@@ -21,7 +21,7 @@ from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch
 from tests.support.ingest import assembly_model
-from tests.support.ingest.assembly_cases import arrivals, sequence_settings
+from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings
 from tests.support.ingest.assembly_model import cut_of
 from tests.support.runtime.pipeline import START_US, settings_of
 
@@ -59,7 +59,7 @@ def message_of(record: assembly_model.Record) -> bytes:
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> list[Step]:
+def scripts(draw: st.DrawFn, arriving: st.SearchStrategy[list[assembly_model.Record]]) -> list[Step]:
     """Draw records with gaps between their offsets, some of them unreadable, and what comes from outside."""
     outside = st.lists(
         st.one_of(
@@ -69,7 +69,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
         max_size=3,
     )
     offset, steps = draw(st.integers(0, 2)), []
-    for record in draw(arrivals(most=16)):
+    for record in draw(arriving):
         record_us = None if record.record_us is None else START_US + record.record_us
         for value in [BROKEN] * draw(st.sampled_from([0, 0, 0, 1])) + [message_of(record)]:
             following = offset + draw(st.sampled_from([1, 1, 3]))
@@ -197,7 +197,7 @@ def never(_: str, __: int) -> int:
     return 0
 
 
-@given(sequence_settings(), scripts(), st.integers(1, 3), st.booleans(), st.data())
+@given(sequence_settings(), scripts(arrivals(most=16)), st.integers(1, 3), st.booleans(), st.data())
 @settings(max_examples=400)
 def test_ends_from_outside_are_repeated_where_they_were(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
@@ -205,6 +205,17 @@ def test_ends_from_outside_are_repeated_where_they_were(
     max_streams = data.draw(st.integers(1, 3))
     if max_streams < 3:  # fewer than may come; who is refused is exact only while no stream is forgotten
         limits = limits.model_copy(update={"max_streams": max_streams, "closed_memory": 1000})
+    uninterrupted = Partition(limits, script, never, from_start=from_start).run(0)
+    partition = Partition(
+        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start
+    )
+    assert partition.run(crashes) == uninterrupted
+
+
+@given(orderly_settings(), scripts(orderly(most=20)), st.integers(1, 3), st.booleans(), st.data())
+def test_a_restart_changes_nothing_where_samples_go_the_short_ways(
+    limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
+) -> None:
     uninterrupted = Partition(limits, script, never, from_start=from_start).run(0)
     partition = Partition(
         limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start
