@@ -100,7 +100,7 @@ def test_each_fault_brings_its_rule_to_fire(plant: CliPlant, tmp_path: Path) -> 
     with prometheus(tmp_path / "prometheus", port) as alerts:
         wait_for(alerts, "StreamadDown")
         with started("run", "--quiet", cwd=plant.folder) as process:
-            until_ready(port)
+            until_ready(port, alerts)
             append(plant, ["{\n"])
             append(plant, [message(f"s-{number}", 1) for number in range(20)])
             append(plant, [message(f"s-{number}", 12, 900.0) for number in range(20, 40)])
@@ -110,7 +110,7 @@ def test_each_fault_brings_its_rule_to_fire(plant: CliPlant, tmp_path: Path) -> 
             wait_for(alerts, "StreamadDown")
         for _ in range(4):
             with started("run", "--quiet", cwd=plant.folder) as process:
-                until_ready(port)
+                until_ready(port, alerts)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
         wait_for(alerts, "StreamadRestarts")

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "streamad.rules.yml"
 LIMIT_S = 120.0
 Alerts = set[str]
+_SCRAPED = "timestamp(process_start_time_seconds)"
 
 
 def tool(name: str) -> str:
@@ -45,11 +47,32 @@ def shortened(rules: str, window: str) -> str:
     return rules.replace(">= 200", ">= 10").replace(">= 20\n", ">= 10\n")
 
 
+class Prometheus:
+    """A Prometheus that runs; a call returns the names of the alerts that fire."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self) -> Alerts:
+        """Return the names of the alerts that fire; none if it has not begun."""
+        return {one["labels"]["alertname"] for one in self._get("alerts", "alerts") if one["state"] == "firing"}
+
+    def values(self, query: str) -> list[float]:
+        """Return the present values of ``query``; none if it has not begun."""
+        return [float(one["value"][1]) for one in self._get(f"query?query={quote(query)}", "result")]
+
+    def _get(self, path: str, key: str) -> list[dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}", timeout=10) as answer:
+                found: list[dict[str, Any]] = json.load(answer)["data"][key]
+        except OSError:
+            return []
+        return found
+
+
 @contextmanager
-def prometheus(
-    folder: Path, target: int, *, interval: str = "250ms", window: str = "30s"
-) -> Iterator[Callable[[], Alerts]]:
-    """Run Prometheus, which scrapes the port ``target``; yield what returns the names of the alerts that fire.
+def prometheus(folder: Path, target: int, *, interval: str = "250ms", window: str = "30s") -> Iterator[Prometheus]:
+    """Run Prometheus, which scrapes the port ``target``.
 
     ``window`` stands for all windows of the rules.
     """
@@ -65,16 +88,7 @@ def prometheus(
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([tool("prometheus"), *options], cwd=folder, stdout=log, stderr=log)
     try:
-
-        def alerts() -> Alerts:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=10) as answer:
-                    found = json.load(answer)["data"]["alerts"]
-            except OSError:  # it has not begun
-                return set()
-            return {one["labels"]["alertname"] for one in found if one["state"] == "firing"}
-
-        yield alerts
+        yield Prometheus(port)
     finally:
         process.kill()
         process.wait()
@@ -95,15 +109,21 @@ def message(name: str, n: int, shift: float = 0.0, *, end: bool = True) -> str:
     return json.dumps(content | ({"end": True} if end else {})) + "\n"
 
 
-def until_ready(port: int) -> None:
-    """Wait until the worker is ready and was scraped, which the scrape's counter in the process shows."""
+def until_ready(port: int, prometheus: Prometheus | None = None) -> None:
+    """Wait until the worker is ready, and ``prometheus`` has scraped it since: what it counts then is an increase."""
     end = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
-                assert answer.read() == b"ready\n"
-                time.sleep(1.0)  # four scrapes
-                return
-        except OSError:
-            assert time.monotonic() < end, "the worker is not ready"
-            time.sleep(0.05)
+    while not is_ready(port):
+        assert time.monotonic() < end, "the worker is not ready"
+        time.sleep(0.05)
+    ready_s = time.time()
+    while prometheus is not None and not any(at_s > ready_s for at_s in prometheus.values(_SCRAPED)):
+        assert time.monotonic() < end, "the worker is not scraped"
+        time.sleep(0.05)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+            return bool(answer.read() == b"ready\n")
+    except OSError:
+        return False
