@@ -6,8 +6,9 @@ peer is a file of ``peers_of/``, written as its own documentation says. streamad
 ever: clocks, order, lateness, calibration, exactly-once output with its progress.
 
 In every round each peer reads the same backlog in a process and a consumer group of its own, on one broker. The outputs
-are read back: each window must be there with all its samples. A peer that cannot be installed, fails or gives other
-counts has its reason in the table. Time runs from the first message to the last commit; CPU is that of the process.
+are read back: each window must be there with all its samples, and the markers of transactions are counted, too. A peer
+that cannot be installed, fails or loses a window has its reason in the table. Time runs from the first message to the
+last commit; CPU is that of the process.
 Peers that streamad does not need live in an environment that is made once in the cache (``peers_of/requirements.txt``).
 Run on a quiet machine: ``python benchmarks/peers.py [--rounds 3] [--peers quix faust] [--json]``.
 """
@@ -29,6 +30,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "speed")]
@@ -44,12 +46,12 @@ FIGURES = ("samples_per_s", "cpu_us_per_sample", "peak_rss_mb")
 
 
 class Peer(NamedTuple):
-    """A peer: its file, what it guarantees for an output, and whether it runs in the environment of the peers."""
+    """A peer: its file, what it promises for an output, whether it runs in the peers' environment, its modes."""
 
     file: str
-    guarantee: str
+    promise: str
     is_foreign: bool = True
-    mode: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
 
 
 class Bench(NamedTuple):
@@ -64,9 +66,14 @@ PEERS = {
     "streamad": Peer("", "exactly once", is_foreign=False),
     "aiokafka": Peer("plain_aiokafka.py", "at least once", is_foreign=False),
     "aiokafka-transactions": Peer(
-        "plain_aiokafka.py", "at least once; chunked exactly once", is_foreign=False, mode=("transactions",)
+        "plain_aiokafka.py", "at least once; chunked exactly once", is_foreign=False, modes=("transactions",)
     ),
     "confluent": Peer("plain_confluent.py", "at least once"),
+    "quix": Peer("quix_app.py", "at least once"),
+    "quix-items": Peer("quix_app.py", "at least once", modes=("items",)),
+    "quix-exactly-once": Peer("quix_app.py", "exactly once", modes=("items", "exactly-once")),
+    "faust": Peer("faust_app.py", "at least once"),
+    "faust-exactly-once": Peer("faust_app.py", "exactly once", modes=("exactly-once",)),
 }
 OURS = "streamad"
 
@@ -128,12 +135,13 @@ def run(bench: Bench, name: str, kind: str, n: int, number: int) -> dict[str, An
         command = [HERE / "speed" / "kafka_pipeline.py", "--child", "worker", config, str(n), "--free"]
     else:
         asyncio.run(create_topics(plant.bootstrap, {output: PARTITIONS}))
-        command = [HERE / "peers_of" / peer.file, plant.bootstrap, topic, output, group, str(n), *peer.mode]
+        command = [HERE / "peers_of" / peer.file, plant.bootstrap, topic, output, group, str(n), *peer.modes]
     folder = plant.folder / group
     folder.mkdir()
     result = figures_of([executable, *command], folder, is_foreign=peer.is_foreign)
     rows = asyncio.run(read_committed(plant.bootstrap, output))
     result["repeated"] = check_outputs([row.value for row in rows if row.value is not None], n)
+    result["transaction_markers"] = asyncio.run(end_of(plant.bootstrap, output)) - len(rows)
     if result["samples"] != n * SAMPLES:
         raise PeerError(f"read {result['samples']} samples of {n * SAMPLES}")
     seconds = result.get("committed_s", result["wall_s"])
@@ -153,7 +161,7 @@ def figures_of(command: list[Any], folder: Path, *, is_foreign: bool) -> dict[st
         )
     except subprocess.TimeoutExpired:
         raise PeerError(f"no result within {LIMIT_S:.0f} s") from None
-    if done.returncode:
+    if done.returncode or not done.stdout.rstrip().endswith("}"):
         raise PeerError(f"failed: {last_line(done.stderr)}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -168,6 +176,13 @@ def check_outputs(values: list[bytes], n: int) -> int:
     if len(found) != n or sum(n_samples.values()) != n * SAMPLES:
         raise PeerError(f"wrote {len(found)} windows of {sum(n_samples.values())} samples, not {n} of {n * SAMPLES}")
     return found.total() - n
+
+
+async def end_of(bootstrap: str, topic: str) -> int:
+    """Return the sum of the partitions' end offsets, which count the markers of transactions as well."""
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
+    return sum(ends.values())
 
 
 # --- the whole -------------------------------------------------------------------------------------------------------
@@ -190,9 +205,7 @@ def side_by_side(bench: Bench, kind: str, n: int, n_rounds: int) -> dict[str, An
                 errors[name] = str(error)
             print(f"{kind} {number} {name}: {errors.get(name) or rounds[name][-1]}", file=sys.stderr)
     found = {name: compared(rounds[name], rounds[OURS]) for name in names if name not in errors}
-    peers = {
-        name: {"guarantee": PEERS[name].guarantee, **(found.get(name) or {"error": errors[name]})} for name in names
-    }
+    peers = {name: {"promises": PEERS[name].promise, **(found.get(name) or {"error": errors[name]})} for name in names}
     return {"messages": n_messages, "samples": n * SAMPLES, "windows": n, "peers": peers}
 
 
@@ -203,6 +216,7 @@ def compared(rounds: list[dict[str, Any]], ours: list[dict[str, Any]]) -> dict[s
     return {
         **{figure: round(median(each[figure] for each in rounds), 1) for figure in FIGURES},
         "repeated": sum(each["repeated"] for each in rounds),
+        "in_transactions": all(each["transaction_markers"] > 0 for each in rounds),
         "streamad_times_as_fast": round(median(us[speed] / each[speed] for us, each in pairs), 2),
         "streamad_times_as_fast_by_cpu": round(median(each[cpu] / us[cpu] for us, each in pairs), 2),
     }
@@ -220,7 +234,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             print(f"the peers' environment {error}", file=sys.stderr)
     if python is not None:
         found = {**versions(python), **found}
-    sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 4)}
+    sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 8)}
     figures: dict[str, Any] = {
         "channels": CHANNELS,
         "samples_per_sequence": SAMPLES,
@@ -243,14 +257,16 @@ def table(figures: dict[str, Any], kind: str) -> str:
         f"{kind}, {figures[kind]['messages']} messages, {figures[kind]['samples']} samples, "
         f"{figures[kind]['windows']} windows",
         "",
-        "| peer | guarantee | samples/s | CPU µs a sample | memory, MB | streamad, times as fast | by CPU |",
-        "|---|---|---|---|---|---|---|",
+        "| peer | promises | in transactions | samples/s | CPU µs a sample | memory, MB | streamad: times as fast "
+        "| by CPU |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in figures[kind]["peers"].items():
-        cells = [name, row["guarantee"]]
+        cells = [name, row["promises"]]
         if "error" in row:
-            cells += [row["error"], "", "", "", ""]
+            cells += ["", row["error"], "", "", "", ""]
         else:
+            cells += ["yes" if row["in_transactions"] else "no"]
             cells += [f"{row['samples_per_s']:,.0f}", f"{row['cpu_us_per_sample']:.1f}", f"{row['peak_rss_mb']:.0f}"]
             cells += [f"{row['streamad_times_as_fast']:.2f}", f"{row['streamad_times_as_fast_by_cpu']:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -261,7 +277,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="streamad always runs")
     parser.add_argument("--kinds", nargs="+", choices=("chunked", "single"), default=["chunked", "single"])
-    parser.add_argument("--sequences", type=int, default=12_000, help="chunked ones; a quarter of it as single samples")
+    parser.add_argument("--sequences", type=int, default=24_000, help="chunked ones; an eighth as single samples")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers-python", type=Path, help="a Python that has them (default: one made in the cache)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")

@@ -2,7 +2,8 @@
 
 Every sample of the topic joins the open sequence of its stream and id; the end marker makes it a window float32 [C, L],
 which gets a score that costs nothing and becomes one output message. A peer's own file says only how its library does
-that. Peers run as scripts, also in an environment without streamad: ``python FILE BOOTSTRAP TOPIC OUTPUT GROUP N``.
+that. Peers run as scripts, also in an environment without streamad:
+``python FILE BOOTSTRAP TOPIC OUTPUT GROUP N [MODE ...]``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Job:
     output: str
     group: str
     n_windows: int
-    guarantee: str = "at least once"
+    modes: tuple[str, ...] = ()
     samples: int = 0
     windows: int = 0
     _began: tuple[float, float] = field(default=(0.0, 0.0))
@@ -43,8 +44,8 @@ class Job:
     @classmethod
     def of_arguments(cls) -> Job:
         """Return the job that the command line names."""
-        bootstrap, topic, output, group, n_windows, *rest = sys.argv[1:]
-        return cls(bootstrap, topic, output, group, int(n_windows), *rest)
+        bootstrap, topic, output, group, n_windows, *modes = sys.argv[1:]
+        return cls(bootstrap, topic, output, group, int(n_windows), tuple(modes))
 
     def count(self, n_samples: int) -> None:
         """Count samples; the first ones start the clock."""
@@ -74,7 +75,7 @@ class Job:
             "cpu_s": cpu,
             "peak_rss_mb": peak_rss_mb(),
         }
-        print(json.dumps(figures), flush=True)
+        print(json.dumps(figures), flush=True, file=sys.__stdout__)  # Faust makes sys.stdout a log
 
 
 def peak_rss_mb() -> float:

@@ -14,7 +14,7 @@ from job import BATCH, COMMIT_S, Job, OpenSequences
 
 async def work(job: Job) -> None:
     """Read the topic; once a second the outputs are awaited and the offsets of no open sequence committed."""
-    is_transactional = job.guarantee == "transactions"
+    is_transactional = "transactions" in job.modes
     consumer = AIOKafkaConsumer(
         job.topic,
         bootstrap_servers=job.bootstrap,

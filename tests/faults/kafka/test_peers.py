@@ -28,7 +28,7 @@ def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says
     assert (found["messages"], found["windows"], found["samples"]) == (64 * 50, 64, 64 * 50)
     assert "No module named 'confluent_kafka'" in found["peers"]["confluent"]["error"]
     ours, loop = found["peers"]["streamad"], found["peers"]["aiokafka"]
-    assert (ours["guarantee"], ours["streamad_times_as_fast"]) == ("exactly once", 1)
+    assert (ours["promises"], ours["in_transactions"], loop["in_transactions"]) == ("exactly once", True, False)
     expected = ours["samples_per_s"] / loop["samples_per_s"]
     assert loop["streamad_times_as_fast"] == pytest.approx(expected, abs=0.01)
     assert (ours["repeated"], loop["repeated"]) == (0, 0)
