@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -56,6 +55,12 @@ def rss_mb() -> float:
     """Return this process's resident memory in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def peak_rss_mb() -> float:
+    """Return this process's peak memory in MB; ``ru_maxrss`` would begin with that of the process that started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
 
 class Single(msgspec.Struct):
@@ -113,26 +118,40 @@ class FreeScorer:
         return np.ones((len(windows), self.n_terms), dtype=np.float32)
 
 
-async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[str, Any]:
-    """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
+def free_model() -> Any:
+    """Return a model in service that costs nothing; its calibration is made up, and every sequence is normal."""
+    from streamad.judge.calibration import Calibration  # noqa: PLC0415
+    from streamad.judge.scoring import ModelInService  # noqa: PLC0415
+    from streamad.messages import ModelRef  # noqa: PLC0415
+
+    terms = np.random.default_rng(0).uniform(0.5, 1.5, (200, FreeScorer.n_terms)).astype(np.float32)
+    return ModelInService(ModelRef("free", "0001"), FreeScorer(), Calibration.from_terms(terms, 0.01))
+
+
+def trained_model(plant: Any) -> Any:
+    """Return the champion of the registry, on one thread."""
     import torch  # noqa: PLC0415
 
+    from streamad.learn.parts import versions_of  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    return versions_of(plant).load()
+
+
+async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[str, Any]:
+    """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
     from streamad.commands.shared.console import stop_with_parent  # noqa: PLC0415
     from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
     from streamad.judge.judging import JudgedSequence  # noqa: PLC0415
-    from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
-    from streamad.learn.parts import versions_of  # noqa: PLC0415
+    from streamad.judge.scoring import MicroBatcher  # noqa: PLC0415
     from streamad.plant import Plant  # noqa: PLC0415
     from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
     from streamad.runtime.wiring import committer_for, source_for  # noqa: PLC0415
     from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
 
-    torch.set_num_threads(1)
     plant = Plant(load_settings(config), config.parent, SystemClock())
     settings, clock = plant.settings, plant.clock
-    model = versions_of(plant).load()
-    if is_free:
-        model = ModelInService(model.ref, FreeScorer(), model.calibration)
+    model = free_model() if is_free else trained_model(plant)
     source = source_for(plant)
     committer, batcher = committer_for(plant, source), MicroBatcher(model, clock, settings.run)
     judged, last_s = 0, 0.0
@@ -166,6 +185,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     try:
         with calm_garbage_collector():
             await pipeline.run()
+        committed_s = time.perf_counter()
     finally:
         watching.cancel()
         await batcher.close()
@@ -175,10 +195,11 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
         "samples": pipeline.counters.samples,
         "sequences": judged,
         "wall_s": last_s - began[0] if began else 0.0,
+        "committed_s": committed_s - began[0] if began else 0.0,
         "cpu_s": time.process_time() - began[1] if began else 0.0,
         "commits": pipeline.counters.commits,
         "late": pipeline.counters.late_samples,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak_rss_mb": peak_rss_mb(),
     }
 
 
