@@ -1,6 +1,6 @@
 """A worker without torch beside one with it: start to first verdict, memory, and the size of what is installed.
 
-A plant is simulated and trained by this checkout (default detector, exported for ONNX Runtime). The lean environment is
+A plant is simulated and trained by this checkout (default detector, exported for all backends). The lean environment is
 installed from ``deploy/scorer.lock`` as the image target ``scorer`` does it: pip fetches it once, or ``--lean FOLDER``
 names one that is there. In each round every form runs ``streamad run`` over the same recordings once: the time is that
 from the start of the process to the first verdict in its file, memory is the peak of the process. Figures are medians.
@@ -56,10 +56,10 @@ def make_lean(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """Simulate a plant in ``folder`` and train its model, exported for ONNX Runtime."""
+    """Simulate a plant in ``folder`` and train its model, exported for all backends."""
     path = os.pathsep.join(str(ROOT / part) for part in ("", "connectors", "models"))
     sizes = ["--train", "60", "--normal", str(N_SEQUENCES), "--faulty", "0"]
-    settings = {"STREAMAD_MODEL__BACKEND": "onnxruntime", "STREAMAD_MODEL__REFERENCES": "[]", "PYTHONPATH": path}
+    settings = {"STREAMAD_MODEL__BACKEND": "auto", "STREAMAD_MODEL__REFERENCES": "[]", "PYTHONPATH": path}
     for command in (["simulate", "--out", ".", *sizes], ["train"]):
         line = [sys.executable, "-m", "streamad", *command]
         subprocess.run(line, cwd=folder, env=environment(**settings), check=True, capture_output=True)
@@ -105,6 +105,7 @@ def measure(rounds: int, lean: Path) -> dict[str, Any]:
     forms = {
         "torchscript": Form(full, "torchscript"),
         "onnxruntime, torch installed": Form(full, "onnxruntime"),
+        "openvino, torch installed": Form(full, "openvino"),
         "lean": Form(lean, "onnxruntime"),
     }
     with tempfile.TemporaryDirectory() as name:

@@ -20,8 +20,8 @@ class TorchScriptDetector(Generic[OptionsT]):
     """The half of ``streamad.ports.Detector`` that loads: any detector whose artifact is one TorchScript file."""
 
     options_model: type[BaseModel]
-    backends: tuple[str, ...] = ("onnxruntime", "openvino", "torchscript")
-    """The fastest first, as ``benchmarks/speed/backends.py`` measures the default detector (docs/model/backends.md)."""
+    backends: tuple[str, ...] = ("openvino", "onnxruntime", "torchscript")
+    """The fastest first, as ``benchmarks/speed/backends.py`` measures them (docs/model/backends.md)."""
 
     def __init__(self, options: OptionsT | None = None) -> None:
         self.options = options or cast("OptionsT", self.options_model())

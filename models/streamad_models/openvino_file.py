@@ -24,8 +24,8 @@ _FORMAT = "1"
 _CHUNK = 16  # windows whose activations fit a core's second-level cache, as for TorchScript
 _ROWS = 512  # rows of a table (windows of one sample)
 _MOST_WINDOWS = 4096  # of one call, as the export declares them
-_WARM_UP_BATCHES = (1, 2, 8)
-_SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+_WARM_UP_BATCHES = (1, 2, 16)
+OPENVINO_SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
 """float32 also where the processor has bfloat16, and one thread of the CPU."""
 _TELEMETRY = "openvino_telemetry"
 
@@ -84,7 +84,8 @@ def export_openvino(model: nn.Module, folder: Path) -> tuple[str, ...]:
 class OpenVinoScorer:
     """An OpenVINO model in service, on one thread of the CPU (``streamad.ports.Scorer``).
 
-    It is compiled twice: for one window, of which most batches of a running plant consist, and for any number of them.
+    It is compiled three times, because graphs of known shapes are faster: for one window, of which most batches of a
+    running plant consist, for a whole chunk, and for any number of windows.
     The caller must have verified the files (sha256). Raises ArtifactError if they are no model of streamad, or if the
     package openvino is missing.
     """
@@ -108,9 +109,12 @@ class OpenVinoScorer:
             described = {name: str(model.get_rt_info(["streamad", name]).value) for name in ("format", "n_terms")}
             channels, length = (int(size.get_length()) for size in list(model.input(0).get_partial_shape())[1:])
             self.n_terms = int(described["n_terms"])
-            self._together: Any = core.compile_model(model, "CPU", _SETTINGS).create_infer_request()
-            model.reshape({0: [1, channels, length], 1: [1]})
-            self._alone: Any = core.compile_model(model, "CPU", _SETTINGS).create_infer_request()
+            self._chunk = _ROWS if length == 1 else _CHUNK
+            self._any_number: Any = core.compile_model(model, "CPU", OPENVINO_SETTINGS).create_infer_request()
+            self._requests: dict[int, Any] = {}
+            for n in (1, self._chunk):
+                model.reshape({0: [n, channels, length], 1: [n]})
+                self._requests[n] = core.compile_model(model, "CPU", OPENVINO_SETTINGS).create_infer_request()
         except Exception as error:  # the runtime's errors have no common base
             raise ArtifactError(f"{path} is damaged or no model of streamad: restore it or train again") from error
         if described["format"] != _FORMAT or min(channels, length, self.n_terms) < 1:
@@ -128,10 +132,9 @@ class OpenVinoScorer:
         x_BCL = np.ascontiguousarray(windows, dtype=np.float32)
         lengths_B = np.ascontiguousarray(lengths, dtype=np.int64)
         terms = np.empty((len(windows), self.n_terms), np.float32)
-        chunk = _ROWS if self.window_shape[1] == 1 else _CHUNK
-        for start in range(0, len(windows), chunk):
-            stop = min(start + chunk, len(windows))
-            request = self._alone if stop - start == 1 else self._together
+        for start in range(0, len(windows), self._chunk):
+            stop = min(start + self._chunk, len(windows))
+            request = self._requests.get(stop - start, self._any_number)
             (part,) = request.infer([x_BCL[start:stop], lengths_B[start:stop]], share_inputs=True).to_tuple()
             if part.shape != terms[start:stop].shape:
                 raise ArtifactError(f"the model gives terms of shape {part.shape}: it is not a streamad model")
