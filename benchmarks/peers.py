@@ -36,6 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "speed")]
 
 from kafka_bench_plant import CHANNELS, PARTITIONS, SAMPLES, STREAMS, Plant, feed_backlog, plant_on_a_broker  # noqa: E402
+from other_programs import OtherPrograms  # noqa: E402
 
 from tests.support.kafka.broker import create_topics, read_committed  # noqa: E402
 
@@ -234,6 +235,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             print(f"the peers' environment {error}", file=sys.stderr)
     if python is not None:
         found = {**versions(python), **found}
+    others = OtherPrograms()
     sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 8)}
     figures: dict[str, Any] = {
         "channels": CHANNELS,
@@ -241,14 +243,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "partitions": PARTITIONS,
         "rounds": options.rounds,
         "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
         "at": time.strftime("%Y-%m-%d"),
         "versions": found,
     }
     with plant_on_a_broker() as plant:
         for kind in options.kinds:
             figures[kind] = side_by_side(Bench(plant, python, names), kind, sizes[kind], options.rounds)
-    return figures
+    return {**figures, "others": others.cores()}
 
 
 def table(figures: dict[str, Any], kind: str) -> str:
@@ -286,7 +287,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"load {figures['load']}, {figures['cores']} cores; {figures['versions']}")
+    print(f"{figures['cores']} cores, of which other programs took {figures['others']}; {figures['versions']}")
     for kind in options.kinds:
         print(f"\n{table(figures, kind)}")
 
