@@ -8,7 +8,7 @@ ever: clocks, order, lateness, calibration, exactly-once output with its progres
 In every round each peer reads the same backlog in a process and a consumer group of its own, on one broker. The outputs
 are read back: each window must be there with all its samples, and the markers of transactions are counted, too. A peer
 that cannot be installed, fails or loses a window has its reason in the table. Time runs from the first message to the
-last commit; CPU is that of the process.
+last commit; CPU is that of the process. ``bare`` only fetches and decodes: the bound of any peer in Python.
 Peers that streamad does not need live in an environment that is made once in the cache (``peers_of/requirements.txt``).
 Run on a quiet machine: ``python benchmarks/peers.py [--rounds 3] [--peers quix faust] [--json]``.
 """
@@ -36,6 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "speed")]
 
 from kafka_bench_plant import CHANNELS, PARTITIONS, SAMPLES, STREAMS, Plant, feed_backlog, plant_on_a_broker  # noqa: E402
+from other_programs import OtherPrograms  # noqa: E402
 
 from tests.support.kafka.broker import create_topics, read_committed  # noqa: E402
 
@@ -64,6 +65,7 @@ class Bench(NamedTuple):
 
 PEERS = {
     "streamad": Peer("", "exactly once", is_foreign=False),
+    "bare": Peer("", "reads and decodes only", is_foreign=False),
     "aiokafka": Peer("plain_aiokafka.py", "at least once", is_foreign=False),
     "aiokafka-transactions": Peer(
         "plain_aiokafka.py", "at least once; chunked exactly once", is_foreign=False, modes=("transactions",)
@@ -75,7 +77,7 @@ PEERS = {
     "faust": Peer("faust_app.py", "at least once"),
     "faust-exactly-once": Peer("faust_app.py", "exactly once", modes=("exactly-once",)),
 }
-OURS = "streamad"
+OURS, BARE = "streamad", "bare"
 
 
 class PeerError(Exception):
@@ -130,9 +132,12 @@ def run(bench: Bench, name: str, kind: str, n: int, number: int) -> dict[str, An
         if bench.python is None:
             raise PeerError("its environment could not be made")
         executable = bench.python
+    pipeline = HERE / "speed" / "kafka_pipeline.py"
+    if name == BARE:
+        return with_rates(figures_of([executable, pipeline, "--child", "bare", plant.bootstrap, topic, kind]))
     if name == OURS:
         config = plant.config(kind, group)
-        command = [HERE / "speed" / "kafka_pipeline.py", "--child", "worker", config, str(n), "--free"]
+        command = [pipeline, "--child", "worker", config, str(n), "--free"]
     else:
         asyncio.run(create_topics(plant.bootstrap, {output: PARTITIONS}))
         command = [HERE / "peers_of" / peer.file, plant.bootstrap, topic, output, group, str(n), *peer.modes]
@@ -144,15 +149,22 @@ def run(bench: Bench, name: str, kind: str, n: int, number: int) -> dict[str, An
     result["transaction_markers"] = asyncio.run(end_of(plant.bootstrap, output)) - len(rows)
     if result["samples"] != n * SAMPLES:
         raise PeerError(f"read {result['samples']} samples of {n * SAMPLES}")
+    return with_rates(result)
+
+
+def with_rates(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's figures with its speed by time and by CPU."""
     seconds = result.get("committed_s", result["wall_s"])
     return {
+        "repeated": 0,
+        "transaction_markers": 0,
         **result,
         "samples_per_s": result["samples"] / seconds,
         "cpu_us_per_sample": 1e6 * result["cpu_s"] / result["samples"],
     }
 
 
-def figures_of(command: list[Any], folder: Path, *, is_foreign: bool) -> dict[str, Any]:
+def figures_of(command: list[Any], folder: Path | None = None, *, is_foreign: bool = False) -> dict[str, Any]:
     """Run a child in ``folder`` and return its last line, decoded; raises PeerError."""
     environment = {k: v for k, v in os.environ.items() if not (is_foreign and k.startswith("PYTHON"))}
     try:
@@ -234,6 +246,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             print(f"the peers' environment {error}", file=sys.stderr)
     if python is not None:
         found = {**versions(python), **found}
+    others = OtherPrograms()
     sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 8)}
     figures: dict[str, Any] = {
         "channels": CHANNELS,
@@ -241,14 +254,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "partitions": PARTITIONS,
         "rounds": options.rounds,
         "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
         "at": time.strftime("%Y-%m-%d"),
         "versions": found,
     }
     with plant_on_a_broker() as plant:
         for kind in options.kinds:
             figures[kind] = side_by_side(Bench(plant, python, names), kind, sizes[kind], options.rounds)
-    return figures
+    return {**figures, "others": others.cores()}
 
 
 def table(figures: dict[str, Any], kind: str) -> str:
@@ -286,7 +298,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"load {figures['load']}, {figures['cores']} cores; {figures['versions']}")
+    print(f"{figures['cores']} cores, of which other programs took {figures['others']}; {figures['versions']}")
     for kind in options.kinds:
         print(f"\n{table(figures, kind)}")
 

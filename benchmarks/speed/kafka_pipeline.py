@@ -103,6 +103,7 @@ async def bare(bootstrap: str, topic: str, kind: str) -> dict[str, float]:
                 message = decoder.decode(record.value)
                 samples += len(message.times) if isinstance(message, Chunk) else 1
     figures = {"samples": samples, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    figures["peak_rss_mb"] = peak_rss_mb()
     await consumer.stop()
     return figures
 

@@ -35,6 +35,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kafka_bench_plant import CHANNELS, LENGTH, Plant, feed_backlog, plant_on_a_broker
+from other_programs import OtherPrograms
 
 CORES = os.cpu_count() or 1
 BATCHES = (1, 16, 64)
@@ -217,8 +218,9 @@ def on_kafka(plant: Plant, n: int, rounds: int) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures that ``--json`` prints."""
-    result: dict[str, Any] = {"cores": CORES, "load": round(os.getloadavg()[0], 1), "rounds": options.rounds}
+    """Return the figures that ``--json`` prints; ``others`` is how many cores other programs took meanwhile."""
+    others = OtherPrograms()
+    result: dict[str, Any] = {"cores": CORES, "rounds": options.rounds}
     for detector in options.detectors:
         with plant_on_a_broker(detector) as plant:
             config = plant.config("chunked", "first")
@@ -226,7 +228,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             result[detector] = {"alone": alone(config, options.rounds, options.slice_s)}
             if options.kafka:
                 result[detector]["kafka"] = on_kafka(plant, options.sequences, options.rounds)
-    return result
+    return {**result, "others": others.cores()}
 
 
 def main() -> None:
@@ -245,7 +247,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    print(f"{CORES} cores, load {result['load']}")
+    print(f"{CORES} cores, of which other programs took {result['others']}")
     for detector in options.detectors:
         parts = {f"batch {size}": row for size, row in result[detector]["alone"].items()}
         parts |= {"from Kafka": result[detector]["kafka"]} if options.kafka else {}

@@ -14,7 +14,14 @@ BENCHMARK = Path(__file__).resolve().parents[3] / "benchmarks" / "peers.py"
 
 @pytest.mark.usefixtures("kafka_jars")
 def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says_so() -> None:
-    peers = ["--peers", "aiokafka", "confluent", "--peers-python", sys.executable]  # which has no confluent-kafka
+    peers = [
+        "--peers",
+        "aiokafka",
+        "bare",
+        "confluent",
+        "--peers-python",
+        sys.executable,
+    ]  # which has no confluent-kafka
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), *peers, "--kinds", "single", "--sequences", "64", "--rounds", "1", "--json"],
         capture_output=True,
@@ -31,5 +38,6 @@ def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says
     assert (ours["promises"], ours["in_transactions"], loop["in_transactions"]) == ("exactly once", True, False)
     expected = ours["samples_per_s"] / loop["samples_per_s"]
     assert loop["streamad_times_as_fast"] == pytest.approx(expected, abs=0.01)
+    assert found["peers"]["bare"]["samples_per_s"] > 0
     assert (ours["repeated"], loop["repeated"]) == (0, 0)
     assert {"streamad-monitor", "aiokafka"} <= set(figures["versions"])
