@@ -291,7 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--session-timeout", type=float, default=15.0, help="seconds (default: 15, as by default)")
-    parser.add_argument("--heartbeat", type=float, default=3.0, help="seconds between heartbeats (default: 3)")
+    parser.add_argument("--heartbeat", type=float, default=1.0, help="seconds between heartbeats (default: 1)")
     parser.add_argument("--detector", choices=("neutral_ad", "default"), default="neutral_ad")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()

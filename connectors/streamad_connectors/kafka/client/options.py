@@ -77,10 +77,10 @@ class KafkaSourceOptions(ClientOptions):
         default=15_000_000, ge=1_000_000, le=_HOUR, description="a worker silent for this long loses its partitions"
     )
     heartbeat_interval: Duration = Field(
-        default=3_000_000,
+        default=1_000_000,
         ge=100_000,
         le=_HOUR,
-        description="interval of a worker's heartbeats; at most session_timeout / 3",
+        description="interval of heartbeats, in which others notice a clean stop; at most session_timeout / 3",
     )
     rebalance_timeout: Duration = Field(
         default=60_000_000, ge=1_000_000, le=_HOUR, description="longest wait for all workers in a rebalance"

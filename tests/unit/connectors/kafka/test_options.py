@@ -188,7 +188,7 @@ def test_names_have_one_form() -> None:
 
 def test_defaults_and_units() -> None:
     options = KafkaSourceOptions.model_validate({"session_timeout": "45s", "fetch_bytes": "2MB", "accept_gap": "true"})
-    assert (options.session_timeout, options.heartbeat_interval) == (45_000_000, 3_000_000)
+    assert (options.session_timeout, options.heartbeat_interval) == (45_000_000, 1_000_000)
     assert (options.fetch_bytes, options.accept_gap) == (2_000_000, True)
     assert (options.start, options.group, options.instance) == ("earliest", None, None)
 
