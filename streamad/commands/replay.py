@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, parse_speed, print_json, run_async
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    judge_on_one_thread,
+    note,
+    out,
+    parse_speed,
+    print_json,
+    run_async,
+)
 from streamad.commands.shared.explanations.plots import Plots
 from streamad.commands.shared.figures.certification import certification_of
 from streamad.commands.shared.figures.labels import (
@@ -65,6 +74,7 @@ def replay(
     Examples: streamad replay test.csv --labels truth.csv; streamad replay test.csv --plot pictures
     """
     label_options = LabelOptions(labels, normal, label_id, label_column)
+    judge_on_one_thread()
     plant = load_whole_plant(config)
     factor = parse_speed(speed)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))

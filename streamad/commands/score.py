@@ -10,7 +10,17 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, count, err, notice, out, print_json, print_table, run_async
+from streamad.commands.shared.console import (
+    ConfigOption,
+    count,
+    err,
+    judge_on_one_thread,
+    notice,
+    out,
+    print_json,
+    print_table,
+    run_async,
+)
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, unscorable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
@@ -54,6 +64,7 @@ def score(
     """
     if as_json and quiet:
         raise UsageError("--json prints each verdict and --quiet none: leave one out")
+    judge_on_one_thread()
     plant = load_whole_plant(config)
     settings = plant.settings
     if version is not None and settings.models is not None:

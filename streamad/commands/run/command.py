@@ -18,6 +18,7 @@ from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
     err,
+    judge_on_one_thread,
     print_json,
     run_async,
     stop_on_signals,
@@ -79,6 +80,7 @@ def run(
 
     Example: streamad run --workers 4
     """
+    judge_on_one_thread()
     if port is not None and not web:
         raise UsageError("--port is the page's: use it with --web")
     if web:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -128,11 +127,8 @@ class Supervisor:
         worker.ended = True
 
     async def _start(self, worker: _Worker) -> asyncio.subprocess.Process:
-        environment = dict(os.environ)
-        threads = max(1, (os.cpu_count() or 1) // len(self._workers))
-        environment.setdefault("OMP_NUM_THREADS", str(threads))
         return await asyncio.create_subprocess_exec(
-            *self._command(worker.number), stdin=asyncio.subprocess.PIPE, start_new_session=True, env=environment
+            *self._command(worker.number), stdin=asyncio.subprocess.PIPE, start_new_session=True
         )
 
     def _fail(self, worker: _Worker, why: str, code: int) -> None:

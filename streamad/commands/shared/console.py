@@ -154,6 +154,14 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def judge_on_one_thread() -> None:
+    """Let torch use one thread, unless the environment names a number; call it before torch is imported.
+
+    Its threads wait for each other at every small operation, which takes longer than they save.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end."""
     results: list[T] = []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from streamad.commands.run.command import with_metrics_of, with_options
-from streamad.errors import UsageError
+from streamad.commands.replay import replay
+from streamad.commands.run.command import run, with_metrics_of, with_options
+from streamad.commands.score import score
+from streamad.errors import StreamadError, UsageError
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
@@ -60,3 +64,15 @@ def test_each_worker_has_a_port_of_its_own_for_its_metrics(listen: str | None, n
 def test_a_worker_without_a_port_is_an_error() -> None:
     with pytest.raises(UsageError, match="leaves no port for worker 2"):
         with_metrics_of(listening("127.0.0.1:65534"), 2)
+
+
+@pytest.mark.parametrize("command", [run, replay, score])
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("3", "3")])
+def test_judging_takes_one_thread_unless_the_environment_names_more(
+    given: str | None, found: str, command: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")  # so that it is restored after the test
+    monkeypatch.delenv("OMP_NUM_THREADS") if given is None else monkeypatch.setenv("OMP_NUM_THREADS", given)
+    with pytest.raises(StreamadError, match="cannot read it"):
+        command(**{"ctx": None} if command is run else {}, config=tmp_path / "plant.yaml")
+    assert os.environ["OMP_NUM_THREADS"] == found
