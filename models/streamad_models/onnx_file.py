@@ -5,7 +5,10 @@ Legend: B windows, C channels, L window length, K terms.
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +42,7 @@ def export_onnx(model: nn.Module, folder: Path) -> tuple[str, ...]:
     windows, lengths = torch.zeros(3, channels, length), torch.full((3,), length, dtype=torch.int64)
     batch = torch.export.Dim("B", min=1, max=_MOST_WINDOWS)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), _without_warnings():
             program: Any = torch.onnx.export(
                 model, (windows, lengths), dynamo=True, dynamic_shapes=({0: batch}, {0: batch}),
                 input_names=_INPUTS, output_names=(_OUTPUT,), verbose=False,
@@ -61,6 +63,20 @@ def export_onnx(model: nn.Module, folder: Path) -> tuple[str, ...]:
     except OSError as error:
         raise OutputError(f"cannot write the model to {path}: {error.strerror or error}") from error
     return (ONNX_FILE,)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep the exporter's warnings, of torchvision for example, from people: they can do nothing about them."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 class OnnxScorer:

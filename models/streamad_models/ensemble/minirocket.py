@@ -16,6 +16,7 @@ N_TAPS = 9
 N_KERNELS = 84
 _MAX_DILATIONS = 32
 _MAX_CHANNELS = 9  # of one kernel
+_ROUNDING = 2.0**-17  # 64 units in the last place of a sum of absolute products
 _POOLED_WINDOWS = 8  # whose values give a kernel's biases; the paper takes those of one window
 
 
@@ -85,7 +86,9 @@ def fit_minirocket(x_NCL: Tensor, n_features: int, rng: np.random.Generator) -> 
     """Return the features with dilations for the windows' length and biases from their values.
 
     ``n_features`` is rounded down to a multiple of the 84 kernels. A kernel's biases are quantiles of its values in
-    up to eight windows drawn by ``rng``; its channels are drawn, too: up to nine, small numbers more often.
+    up to eight windows drawn by ``rng``; its channels are drawn, too: up to nine, small numbers more often. A bias lies
+    above its quantile by more than a sum can be rounded: a stretch that channels are held over gives 0, and so
+    quantiles of 0, and another order of summation must not decide whether it is above.
     """
     n_channels, length = x_NCL.shape[1], x_NCL.shape[2]
     dilations, counts = _dilations(length, max(n_features // N_KERNELS, 1))
@@ -128,5 +131,7 @@ def _biases(
     drawn = torch.from_numpy(rng.choice(len(x_NCL), min(_POOLED_WINDOWS, len(x_NCL)), replace=False))
     values_PKL = F.conv1d(x_NCL[drawn], weight_KCT, dilation=dilation, padding=N_TAPS // 2 * dilation)
     values_KV = values_PKL.transpose(0, 1).flatten(1).numpy()
-    biases = [np.quantile(values, each) for values, each in zip(values_KV, quantiles_KQ, strict=True)]
-    return torch.from_numpy(np.stack(biases).astype(np.float32))
+    biases = np.stack([np.quantile(values, each) for values, each in zip(values_KV, quantiles_KQ, strict=True)])
+    largest_C = x_NCL[drawn].abs().amax(dim=(0, 2))
+    margin_K1 = _ROUNDING * (weight_KCT.abs().sum(dim=2) @ largest_C).numpy()[:, None]
+    return torch.from_numpy((biases + margin_K1).astype(np.float32))

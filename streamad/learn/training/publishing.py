@@ -36,13 +36,12 @@ from streamad.learn.registry.manifest import (
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.records import WindowForm
 from streamad.learn.training.fits import Fits
+from streamad.learn.training.probe import Probe, ProbeCandidates, share_alike
 from streamad.ports import BackendDetector, BackendExport, Clock, FittedDetector, Scorer
 from streamad.telemetry.logs import get_status_logger
-from streamad.types import FloatArray, IntArray, WindowSet, from_us
+from streamad.types import FloatArray, WindowSet, from_us
 
-_PROBE_WINDOWS = 4
-_PROBE_CANDIDATES = 32
-_ROUNDINGS, _ROUNDING = 4, 1e-6
+_LEAST_ALIKE = 0.5  # of the windows, for a backend; ties, of which a long window has many, decide the others
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -58,6 +57,16 @@ class Calibrated:
     fold_medians: tuple[float, ...] = ()
     n_presumed: int = 0
     references: References | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Export:
+    """Files of a backend, its scorer, and the deviations [N] of its terms of the probe's candidates."""
+
+    backend: str
+    files: tuple[str, ...]
+    scorer: Scorer
+    deviations: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +105,10 @@ class Publisher:
             check_can_alert(calibration.terms, self.fits.settings.alerts.false_alarm_rate)
             called = training.ids if names is None else [names[each] for each in training.ids]
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
-            probe = _probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training)
-            backends = self._export_for_backends(fitted, staged.folder, probe)
+            candidates = ProbeCandidates.of(training, self.fits.detector.load(staged.folder, device="cpu"))
+            exports = self._export_for_backends(fitted, staged.folder, candidates)
+            probe = _checked(fitted, candidates.probe([each.deviations for each in exports]))
+            backends = {each.backend: each.files for each in exports if _passes(each, staged.folder, probe)}
             write_arrays(
                 staged.folder,
                 calibration_terms=calibration.terms,
@@ -108,32 +119,30 @@ class Publisher:
             )
             return staged.publish(self._manifest(fitted, calibration, training_terms, backends))
 
-    def _export_for_backends(
-        self, fitted: FittedDetector, folder: Path, probe: tuple[FloatArray, IntArray, FloatArray]
-    ) -> dict[str, tuple[str, ...]]:
-        """Export for the backends of the config and return their files; one that fails is left out with a warning."""
-        exported = {}
+    def _export_for_backends(self, fitted: FittedDetector, folder: Path, candidates: ProbeCandidates) -> list[_Export]:
+        """Export for the backends of the config; one that fails is left out with a warning."""
+        exports = []
         for backend in exportable(self.fits.settings.model.backend, self.fits.detector):
             there = set(folder.iterdir())
             try:
-                exported[backend] = self._export_for(backend, fitted, folder, probe)
+                exports.append(self._export_for(backend, fitted, folder, candidates))
             except (DetectorError, ArtifactError) as error:
-                for path in set(folder.iterdir()) - there:
-                    path.unlink()
-                get_status_logger().warning("no export", backend=backend, reason=str(error))
-        return exported
+                _leave_out(backend, set(folder.iterdir()) - there, str(error))
+        return exports
 
-    def _export_for(
-        self, backend: str, fitted: FittedDetector, folder: Path, probe: tuple[FloatArray, IntArray, FloatArray]
-    ) -> tuple[str, ...]:
+    def _export_for(self, backend: str, fitted: FittedDetector, folder: Path, candidates: ProbeCandidates) -> _Export:
         detector = self.fits.detector
         if not isinstance(fitted, BackendExport) or not isinstance(detector, BackendDetector):
             raise DetectorError("detectors of this kind have no other backend")
-        names = fitted.export_for(backend, folder)
-        deviation = largest_deviation(detector.load_by(backend, folder, device="cpu"), *probe)
-        if not deviation <= PROBE_TOLERANCE:
-            raise DetectorError(f"it scores otherwise than the model (deviation {deviation:.2g})")
-        return names
+        files = fitted.export_for(backend, folder)
+        scorer = detector.load_by(backend, folder, device="cpu")
+        deviations = candidates.deviations(scorer)
+        if share_alike(deviations) < _LEAST_ALIKE:
+            raise DetectorError(
+                f"it scores otherwise than the model ({1 - share_alike(deviations):.0%} of {len(deviations)} windows, "
+                f"median deviation {np.median(deviations):.2g})"
+            )
+        return _Export(backend, files, scorer, deviations)
 
     def _manifest(
         self,
@@ -159,33 +168,29 @@ class Publisher:
         )
 
 
-def _probe(fitted: FittedDetector, exported: Scorer, training: WindowSet) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return windows, lengths and terms of the exported model on a CPU, which must be those of the trained one.
+def _passes(export: _Export, folder: Path, probe: Probe) -> bool:
+    """Return whether the export scores the probe as a worker demands it; otherwise it is left out with a warning."""
+    deviation = largest_deviation(export.scorer, *probe)
+    if deviation <= PROBE_TOLERANCE:
+        return True
+    why = f"it scores otherwise than the model (deviation {deviation:.2g} of the probe)"
+    _leave_out(export.backend, [folder / name for name in export.files], why)
+    return False
 
-    Of windows spread over the lengths, those whose terms change least with the readings' last digits: a model that
-    compares numbers may decide a tie otherwise on another processor, and would be refused there.
-    """
-    by_length = np.argsort(training.lengths, kind="stable")
-    spread = np.unique(by_length[np.linspace(0, len(by_length) - 1, _PROBE_CANDIDATES, dtype=np.int64)])
-    candidates = training.take(spread)
-    steadiest = np.argsort(_unsteadiness(exported, candidates), kind="stable")[:_PROBE_WINDOWS]
-    probe = candidates.take(np.sort(steadiest))
-    terms = exported.score(probe.values, probe.lengths)
-    deviation = probe_deviation(fitted.score(probe.values, probe.lengths), terms)
+
+def _leave_out(backend: str, files: Iterable[Path], why: str) -> None:
+    for path in files:
+        path.unlink()
+    get_status_logger().warning("no export", backend=backend, reason=why)
+
+
+def _checked(fitted: FittedDetector, probe: Probe) -> Probe:
+    """Return ``probe``; raises DetectorError unless its terms are those of the trained model."""
+    values, lengths, terms = probe
+    deviation = probe_deviation(fitted.score(values, lengths), terms)
     if not deviation <= PROBE_TOLERANCE_OTHER_DEVICES:
         raise DetectorError(f"the exported model scores otherwise than the trained one (deviation {deviation:.2g})")
-    return probe.values, probe.lengths, terms
-
-
-def _unsteadiness(scorer: Scorer, windows: WindowSet) -> FloatArray:
-    """Return how far the terms of each of ``windows`` [N] move if every reading is off by rounding."""
-    terms, rng = scorer.score(windows.values, windows.lengths), np.random.default_rng(0)
-    largest = np.zeros(len(windows), np.float32)
-    for _ in range(_ROUNDINGS):
-        rounded = windows.values * (1.0 + _ROUNDING * rng.standard_normal(windows.values.shape)).astype(np.float32)
-        moved = scorer.score(rounded.astype(np.float32), windows.lengths)
-        largest = np.maximum(largest, [probe_deviation(one, other) for one, other in zip(moved, terms, strict=True)])
-    return largest
+    return probe
 
 
 def check_finite(model: str, *terms: FloatArray) -> None:

@@ -46,6 +46,22 @@ class Lonely(MeanModel):
         return super().score(windows, lengths) + np.float32(len(windows) == 1)
 
 
+class Tied(MeanModel):
+    """Scores a third of the windows otherwise, as one that decides their ties by another rounding."""
+
+    share = 1 / 3
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        last_digits = np.abs(windows.astype(np.float64)).sum(axis=(1, 2)) * 1e4 % 1
+        return super().score(windows, lengths) + np.float32(0.1) * (last_digits < self.share)[:, None]
+
+
+class OftenTied(Tied):
+    """Scores two thirds of the windows otherwise."""
+
+    share = 2 / 3
+
+
 class BackedDetector(MeanDetector):
     """A detector with three backends; ``faults`` are in what it exports, ``wrong`` ones load as models that differ."""
 
@@ -241,6 +257,24 @@ def test_an_export_that_scores_otherwise_is_not_published(tmp_path: Path, capsys
     train(tmp_path, detector=BackedDetector(wrong={"openvino": Lonely}), settings=plant())
     assert list(Registry(tmp_path).manifest("default", "0001").backends) == ["onnxruntime"]
     assert "it scores otherwise than the model" in capsys.readouterr().err
+
+
+def test_the_probe_leaves_out_windows_that_a_backend_decides_otherwise(tmp_path: Path) -> None:
+    detector = BackedDetector(wrong={"openvino": Tied})
+    train(tmp_path, detector=detector, settings=plant())
+    assert set(Registry(tmp_path).manifest("default", "0001").backends) == {"openvino", "onnxruntime"}
+    model = served(tmp_path, "openvino", detector=detector)
+    assert (model.backend, model.refused) == ("openvino", ())
+    another = served(tmp_path, "openvino", detector=BackedDetector(wrong={"openvino": 0.1}))
+    assert "scores its probe otherwise" in another.refused[0]
+
+
+def test_a_backend_that_decides_most_windows_otherwise_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, detector=BackedDetector(wrong={"openvino": OftenTied}), settings=plant())
+    assert set(Registry(tmp_path).manifest("default", "0001").backends) == {"onnxruntime"}
+    assert "it scores otherwise than the model (" in capsys.readouterr().err
 
 
 def test_the_export_of_a_former_release_that_its_manifest_does_not_name_is_one(root: Path) -> None:
