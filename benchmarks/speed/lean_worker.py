@@ -86,6 +86,8 @@ def run(form: Form, plant: Path, work: Path) -> dict[str, float]:
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     n = len(verdicts.read_text().splitlines())
+    if "does not serve" in (said := process.stderr.read().decode()):
+        raise SystemExit(f"{form.backend} was refused: {said[-400:]}")
     if process.returncode or n != N_SEQUENCES:
         raise SystemExit(f"{form.backend}: exit {process.returncode}, {n} verdicts of {N_SEQUENCES}")
     kilobytes = used.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
