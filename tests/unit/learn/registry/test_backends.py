@@ -62,6 +62,20 @@ class OftenTied(Tied):
     share = 2 / 3
 
 
+class TiedHere(Tied):
+    """Scores nearly half of the windows otherwise."""
+
+    share = 0.45
+
+
+class TiedThere(TiedHere):
+    """Scores nearly the other half otherwise."""
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        right = MeanModel.score(self, windows, lengths)
+        return right + np.float32(0.1) - (super().score(windows, lengths) - right)
+
+
 class BackedDetector(MeanDetector):
     """A detector with three backends; ``faults`` are in what it exports, ``wrong`` ones load as models that differ."""
 
@@ -267,6 +281,20 @@ def test_the_probe_leaves_out_windows_that_a_backend_decides_otherwise(tmp_path:
     assert (model.backend, model.refused) == ("openvino", ())
     another = served(tmp_path, "openvino", detector=BackedDetector(wrong={"openvino": 0.1}))
     assert "scores its probe otherwise" in another.refused[0]
+
+
+def test_of_backends_that_agree_on_too_few_windows_those_that_fail_the_probe_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detector = BackedDetector(wrong={"openvino": TiedHere, "onnxruntime": TiedThere})
+    train(tmp_path, detector=detector, settings=plant())
+    manifest = Registry(tmp_path).manifest("default", "0001")
+    left_out = {"openvino", "onnxruntime"} - set(manifest.backends)
+    assert left_out
+    assert "it scores otherwise than the model (" in capsys.readouterr().err
+    assert not [name for name in manifest.files if name.partition(".")[0] in left_out]
+    for backend in manifest.backends:
+        assert served(tmp_path, backend, detector=detector).backend == backend
 
 
 def test_a_backend_that_decides_most_windows_otherwise_is_not_exported(
