@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sys
 import threading
 import time
 import urllib.error
@@ -83,25 +84,35 @@ class Scraper:
         while not self._ending.wait(SCRAPE_S):
             for address in list(self._addresses.values()):
                 for path in ("metrics", "livez"):
-                    self.counted[self._asked(f"http://{address}/{path}")] += 1
+                    url = f"http://{address}/{path}"
+                    outcome, text = asked(url)
+                    self.counted[outcome] += 1
+                    if outcome == "broken":
+                        print(f"{url} answered {text[-500:]!r}", file=sys.stderr)
 
-    @staticmethod
-    def _asked(url: str) -> str:
-        """Return what came of a request: answered, unanswered (the worker is starting, frozen or killed), broken."""
-        try:
-            with urllib.request.urlopen(url, timeout=SCRAPE_LIMIT_S) as answer:
-                text = answer.read().decode()
-        except urllib.error.HTTPError:
-            return "broken"
-        except (OSError, HTTPException):
-            return "unanswered"
-        if url.endswith("livez"):
-            return "answered" if text == "alive\n" else "broken"
-        try:
-            names = {family.name for family in text_string_to_metric_families(text)}
-        except ValueError:
-            return "broken"
-        return "answered" if "streamad_verdicts" in names else "broken"
+
+def asked(url: str) -> tuple[str, str]:
+    """Return what came of a scrape (answered; unanswered: it starts, stops, is frozen or killed; broken) and its text.
+
+    An answer without its length is one whose head was cut by a kill.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=SCRAPE_LIMIT_S) as answer:
+            if answer.headers["Content-Length"] is None:
+                return "unanswered", ""
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        text = error.read().decode(errors="replace")
+        return ("unanswered" if "the worker is stopping" in text else "broken"), f"{error}: {text}"
+    except (OSError, HTTPException):
+        return "unanswered", ""
+    if url.endswith("livez"):
+        return ("answered" if text == "alive\n" else "broken"), text
+    try:
+        names = {family.name for family in text_string_to_metric_families(text)}
+    except ValueError:
+        return "broken", text
+    return ("answered" if "streamad_verdicts" in names else "broken"), text
 
 
 @dataclass(slots=True)

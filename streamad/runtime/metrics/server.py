@@ -49,6 +49,7 @@ class MetricsServer:
         self._is_ready = is_ready
         self._loop = asyncio.get_running_loop()
         self._turned_at = time.monotonic()
+        self._is_closing = False
         host, port = split_address(listen)
         try:
             self._server = make_server(host, port, self._answer, _Server6 if ":" in host else _Server, Handler)
@@ -68,6 +69,7 @@ class MetricsServer:
 
     async def close(self) -> None:
         """Stop serving; a request in work is let go."""
+        self._is_closing = True
         self._turning.cancel()
         await asyncio.gather(self._turning, return_exceptions=True)
         await asyncio.to_thread(self._server.shutdown)
@@ -100,12 +102,19 @@ class MetricsServer:
 
     def _metrics(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         encode, content_type = choose_encoder(environ.get("HTTP_ACCEPT", ""))
-        future: Future[bytes] = asyncio.run_coroutine_threadsafe(self._collected(encode), self._loop)
+        collected = self._collected(encode)
+        future: Future[bytes] | None = None
         try:
+            future = asyncio.run_coroutine_threadsafe(collected, self._loop)
             content = future.result(_COLLECT_S)
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer must be no half one
-            future.cancel()
             why = f"not within {_COLLECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+            if future is None:
+                collected.close()
+            else:
+                future.cancel()
+            if self._is_closing:
+                why = "the worker is stopping"
             start_response("503 Service Unavailable", list(_TEXT))
             return [f"the metrics could not be collected: {why}\n".encode()]
         start_response("200 OK", [("Content-Type", content_type)])
@@ -128,6 +137,7 @@ class Handler(WSGIRequestHandler):
     """Answers one connection; ``timeout``: how long its client may be silent, in seconds."""
 
     timeout = _REQUEST_S
+    wbufsize = -1  # the head of an answer is sent whole
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""

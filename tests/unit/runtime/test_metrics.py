@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -332,6 +332,50 @@ async def test_closing_amid_a_scrape_returns() -> None:
             await made.close()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+@pytest.mark.parametrize("amid", ["before it is collected", "while it is collected"])
+def test_a_scrape_that_outlives_the_loop_is_told_of_the_stop(amid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended, answers = threading.Event(), threading.Event(), list[tuple[int, str]]()
+
+    async def endless(*_: object) -> bytes:
+        begun.set()
+        await asyncio.Event().wait()
+        return b""
+
+    def waited(accept: str) -> Any:
+        begun.set()
+        assert ended.wait(60)
+        return choose_encoder(accept)
+
+    if amid == "while it is collected":
+        monkeypatch.setattr(MetricsServer, "_collected", endless)
+    else:
+        monkeypatch.setattr(serving, "choose_encoder", waited)
+
+    async def serve() -> threading.Thread:
+        made = MetricsServer("127.0.0.1:0", OneMetric(), lambda: True)
+        asking = threading.Thread(target=lambda: answers.append(get(made.port, "/metrics")))
+        asking.start()
+        assert await asyncio.to_thread(begun.wait, 60)
+        await made.close()
+        return asking
+
+    asking = asyncio.run(serve())
+    ended.set()
+    asking.join(60)
+    assert answers == [(503, "the metrics could not be collected: the worker is stopping\n")]
+
+
+async def test_the_head_of_an_answer_is_sent_whole() -> None:
+    def first_part(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port)) as asking:
+            asking.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            return asking.recv(65_536)
+
+    async with server() as made:
+        for _ in range(20):
+            assert b"\r\n\r\n" in await asyncio.to_thread(first_part, made.port)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "9464", ":9464", "::1:9464", "[x]:1", "a:70000", "a:-1", "a:x", ""])
