@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BAD_REASONS",
     "FILE_OFFSETS",
+    "NO_STREAM",
     "BadValues",
     "BoolArray",
     "ChannelSpec",
@@ -23,6 +24,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "SampleBlock",
+    "Singles",
     "SourceEvent",
     "SourceNotice",
     "UnixUs",
@@ -34,7 +36,7 @@ __all__ = [
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -253,6 +255,27 @@ class SampleBlock(msgspec.Struct, gc=False):
             return False
         place = self.place_of(index)
         return bool(self.later_us[place] != self.times_us[place])
+
+
+NO_STREAM: Final = ""
+"""The stream of a record of ``Singles`` that must be decoded by itself: no stream has this name."""
+
+
+class Singles(NamedTuple):
+    """Consecutive records of one sample each, by column; what they hold is what a ``SampleBlock`` of each would.
+
+    ``times_us`` and ``records_us`` are the times of the samples and the records' own (None: the event time is used);
+    ``values`` float32 [n, C]. None of them has a route, a second reading or a value that cannot be used, except for
+    those of ``NO_STREAM``. The ids may be ones that are not allowed; no open sequence has such.
+    """
+
+    offsets: list[int]
+    records_us: list[int | None]
+    streams: list[str]
+    sequences: list[str | None]
+    times_us: list[int]
+    values: FloatArray
+    ends: list[bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

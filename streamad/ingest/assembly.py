@@ -15,7 +15,7 @@ from streamad.errors import DecodeError
 from streamad.ingest.sequences.closed_ids import NEVER_US
 from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.forced_ends import Repeats
-from streamad.ingest.sequences.joining import joined, whole
+from streamad.ingest.sequences.joining import join_singles, joined, whole
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.relative_times import absolute, check_times
 from streamad.ingest.sequences.retired_streams import RetiredStreams
@@ -24,7 +24,7 @@ from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamS
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import SampleBlock
+from streamad.types import SampleBlock, Singles
 
 
 class Assembler:
@@ -59,15 +59,12 @@ class Assembler:
         self._late: list[LateSamples] = []
         self._new_streams: list[str] = []
         self._partial_until_us: int | None = None
-        self._read_below = 0
-        self._reread_below = 0
+        self._read_below = self._reread_below = 0
         self._reread_streams: frozenset[str] = frozenset()
         self._repeats = Repeats({})
         self._unconfirmed: list[tuple[StreamState, ForcedEnd]] = []
         self.clock_us: int | None = None
-        self.buffered_bytes = 0
-        self.merged = 0
-        self.duplicates = 0
+        self.buffered_bytes = self.merged = self.duplicates = 0
         if progress is not None:
             self._restore(progress)
 
@@ -92,6 +89,24 @@ class Assembler:
         if stream is None or not self._goes_short(stream, block, record_us, partition_before):
             self._take_block(stream, block, record_us, partition_before)
         return self._take_finished() if self._finished else []
+
+    def join(self, singles: Singles, start: int) -> int:
+        """Let the records ``singles`` from the index ``start`` on join open sequences, as ``push`` would one by one.
+
+        Return the index behind the last one: the record there does more, so it must be pushed.
+        """
+        clock_us, jumps = self.clock_us, self.jumps
+        if clock_us is None or self._settings.allowed_lateness or self._unconfirmed or jumps.held or jumps.moves:
+            return start
+        due_us = NEVER_US if (first := self._deadlines.first()) is None else first[0]
+        streams, settings = self._streams, self._settings
+        at, self.clock_us, nbytes = join_singles(
+            streams, singles, start, settings, clock_us=clock_us, deadline_us=due_us
+        )
+        self.buffered_bytes += nbytes
+        jumps.n_records += at - start
+        self._read_below = singles.offsets[at - 1] + 1 if at > start else self._read_below
+        return at
 
     def _take_block(
         self, known: StreamState | None, block: SampleBlock, record_us: int | None, partition_before: int | None
@@ -422,14 +437,9 @@ class Assembler:
         Raises ValueError if it is not in flight.
         """
         name = closed.sequence.stream
-        if not any(life.committed(closed) for life in self._lives(name)):
+        if not any(life.committed(closed) for life in self._retired.lives(name, self._streams.get(name))):
             raise ValueError(f"sequence {closed.sequence.sequence!r} of stream {name!r} is not in flight")
         self._changed.add(name)
-
-    def _lives(self, name: str) -> list[StreamState]:
-        """Return the states of a stream, oldest first: it may have been forgotten and seen anew."""
-        stream = self._streams.get(name)
-        return self._retired.of(name) + ([] if stream is None else [stream])
 
     def progress(self, next_offset: int) -> ProgressUpdate:
         """Return what changed since the last call, once every record below ``next_offset`` was read.
@@ -438,14 +448,14 @@ class Assembler:
         """
         read_below = self._read_below if next_offset == self._reread_below else next_offset
         for name in self._changed:
-            oldest = self._oldest_of(name)
+            oldest = self._retired.oldest(name, self._streams.get(name))
             if oldest is None:
                 self._oldest.discard(name)
             else:
                 self._oldest.put(name, oldest[0])
         low_watermark, clock_us, low_watermark_us = read_below, self.clock_us, self.clock_us
         first = self._oldest.first()
-        if (oldest := self._oldest_of(first[1]) if first is not None else None) is not None:
+        if first is not None and (oldest := self._retired.oldest(first[1], self._streams.get(first[1]))) is not None:
             low_watermark, clocks = oldest
             clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
         self._changed.update(self._retired.drop(low_watermark, clock_us, self._repeats.streams))
@@ -463,12 +473,8 @@ class Assembler:
             jumps=self.jumps.past(low_watermark),
         )
 
-    def _oldest_of(self, name: str) -> tuple[int, Clocks] | None:
-        """Return the lowest offset of an undone sample of a stream, with the clocks before it; None if all is done."""
-        return next((oldest for life in self._lives(name) if (oldest := life.oldest()) is not None), None)
-
     def _stream_progress(self, name: str, read_below: int) -> StreamProgress | None:
-        lives = self._lives(name)
+        lives = self._retired.lives(name, self._streams.get(name))
         if not lives:
             return None
         first = next((i for i, life in enumerate(lives) if life.in_flight), len(lives) - 1)

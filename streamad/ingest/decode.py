@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -19,10 +20,18 @@ from streamad.errors import ConfigError, DecodeError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
-from streamad.ingest.decode_values import FieldPath, Samples, check_own_time, fail, read_id, serializer_of
+from streamad.ingest.decode_values import (
+    MAX_TIME_US,
+    FieldPath,
+    Samples,
+    check_own_time,
+    fail,
+    read_id,
+    serializer_of,
+)
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
-from streamad.types import BadValues, IntArray, Record, SampleBlock
+from streamad.types import NO_STREAM, BadValues, IntArray, Record, RecordBatch, SampleBlock, Singles
 
 _HOUR_US = 3_600_000_000
 _PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
@@ -80,6 +89,31 @@ class Decoder:
             if reference_us is not None:
                 self._check_skew(samples, reference_us)
         return _block(samples, record.offset, relative=readers.relative, later_us=later_us)
+
+    def singles(self, batch: RecordBatch, start: int) -> Singles | None:
+        """Return the records of ``batch`` from the index ``start`` on, up to one that holds more than plain readings.
+
+        ``decode`` would return the same sample of each, or refuse the ones that are marked or have ids that are not
+        allowed. None if such records cannot be read by column here.
+        """
+        own = self._plain.own
+        if own is None or own.has_route or self._ids_from_files or self._plain.relative or self._plain.zone is not None:
+            return None
+        limit, records = self._settings.max_message_bytes, batch.records[start:]
+        plain = takewhile(lambda record: 0 < len(record.value) <= limit and not record.native, records)
+        setting = self._settings.format
+        found = own.singles(plain, lambda value: _wire_format(value, setting))
+        references_us = [
+            batch.written_us(offset) if record_us is None else record_us
+            for offset, record_us in zip(found.offsets, found.records_us, strict=True)
+        ]
+        skew_us = self._settings.max_clock_skew
+        for at, (time_us, reference_us) in enumerate(zip(found.times_us, references_us, strict=True)):
+            if reference_us is None:
+                continue
+            if time_us - reference_us > skew_us or not 0 <= reference_us <= MAX_TIME_US:
+                found.streams[at] = NO_STREAM
+        return found
 
     def _second_reading(self, samples: Samples, record: Record, wire: Wire) -> IntArray | None:
         """Return the times read as the second ones where local times come twice; None if there are none."""
@@ -166,6 +200,18 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         problems.append(Problem("decode.time", "relative times cannot be the record's own: name their field"))
     if problems:
         raise ConfigError(problems)
+
+
+def block_of(singles: Singles, at: int) -> SampleBlock | None:
+    """Return the record of ``singles`` at the index ``at`` as a block; None for ``NO_STREAM`` and ids not allowed."""
+    stream, sequence, row = singles.streams[at], singles.sequences[at], singles.values[at : at + 1].copy()
+    try:
+        sequence = None if sequence is None else read_id(sequence, "sequence")
+        stream = read_id(stream, "stream")
+    except DecodeError:
+        return None
+    times_us = np.array([singles.times_us[at]], dtype=np.int64)
+    return SampleBlock(stream, sequence, singles.offsets[at], times_us, row, singles.ends[at])
 
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:

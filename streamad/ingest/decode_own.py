@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal, cast
@@ -21,7 +21,7 @@ from streamad.ingest.decode_rows import ValueReader
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, read_id, read_route
 from streamad.settings.plant_yaml import ChannelSettings
-from streamad.types import IntArray
+from streamad.types import NO_STREAM, IntArray, Record, Singles
 
 Wire = Literal["json", "msgpack"]
 _IDS = ("stream", "sequence")
@@ -78,6 +78,11 @@ class OwnReader:
         numbers = {column: channel.missing for column, channel in enumerate(channels)}
         self._values = ValueReader(len(channels), numbers)
 
+    @property
+    def has_route(self) -> bool:
+        """Return whether messages have a field that chooses the model."""
+        return self._route is not None
+
     def read(self, value: bytes, wire: Wire) -> Samples | None:
         """Return the samples of a regular message; None for one that needs the general reader."""
         try:
@@ -88,6 +93,60 @@ class OwnReader:
             return self._read(message)
         except DecodeError:  # the general reader raises it again, with its place
             return None
+
+    def singles(self, records: Iterable[Record], wire: Callable[[bytes], Wire]) -> Singles:
+        """Return the first of ``records``, up to one that is not a regular message of one sample.
+
+        One whose time or values cannot be used has the stream ``NO_STREAM``. ``wire`` tells a message's wire format.
+        The records' own times are those in ``records``, whatever they are.
+        """
+        found = Singles([], [], [], [], [], np.empty(0, dtype=np.float32), [])
+        raw_times: list[datetime | float | int] = []
+        packed = bytearray()
+        as_json, as_msgpack, row_of, pack = self._json.decode, self._msgpack.decode, self._row, self._values.packed
+        try:
+            for record in records:
+                value = record.value
+                message = as_json(value) if wire(value) == "json" else as_msgpack(value)
+                values, time, stream, sequence = message.values, message.time, message.stream, message.sequence
+                if type(values) is not dict or time is None or message.times is not None or stream is None:
+                    break
+                row = row_of(values)
+                if row is None:
+                    break
+                if type(stream) is not str:
+                    stream = read_id(stream, "stream")
+                if sequence is not None and type(sequence) is not str:
+                    sequence = read_id(sequence, "sequence")
+                packed += pack(row)
+                raw_times.append(time)
+                found.offsets.append(record.offset)
+                found.records_us.append(record.timestamp_us)
+                found.streams.append(stream)
+                found.sequences.append(sequence)
+                found.ends.append(message.end is True)
+        except (DecodeError, *PARSE_ERRORS):
+            pass
+        return self._with_numbers(found, raw_times, packed)
+
+    def _with_numbers(self, found: Singles, raw_times: list[datetime | float | int], packed: bytearray) -> Singles:
+        """Return ``found`` with times and values; a record whose time or values cannot be used is marked."""
+        n_channels = len(self._columns)
+        values = np.frombuffer(packed, np.float32, len(raw_times) * n_channels).reshape(-1, n_channels)
+        odd = set(np.flatnonzero(np.isinf(values).any(axis=1)).tolist())
+        times_us: list[int] = []
+        try:
+            times_us = self._times.many(raw_times).tolist() if raw_times else []
+        except DecodeError:
+            for at, time in enumerate(raw_times):
+                try:
+                    times_us.append(self._times.one(time))
+                except DecodeError:
+                    times_us.append(0)
+                    odd.add(at)
+        for at in odd:
+            found.streams[at] = NO_STREAM
+        return found._replace(times_us=times_us, values=self._values.without_sentinels(values))
 
     def _read(self, message: _Message) -> Samples | None:
         if message.stream is None:
@@ -101,20 +160,23 @@ class OwnReader:
     def _single(
         self, message: _Message, values: dict[str, float | None], time: datetime | float | int
     ) -> Samples | None:
-        row: Sequence[float | None]
+        row = self._row(values)
+        return None if row is None else self._samples(message, np.array([self._times.one(time)]), [row], None)
+
+    def _row(self, values: dict[str, float | None]) -> Sequence[float | None] | None:
+        """Return the readings of all channels in their order; None if there is one of an unknown channel."""
         if len(values) == len(self._columns):
             try:  # every channel once, in whatever order: several times quicker than one by one
-                row = self._pick(values)
+                return self._pick(values)
             except KeyError:
                 return None
-        else:
-            row = [*self._missing]
-            for name, value in values.items():
-                column = self._columns.get(name)
-                if column is None:
-                    return None
-                row[column] = value
-        return self._samples(message, np.array([self._times.one(time)]), [row], None)
+        row = [*self._missing]
+        for name, value in values.items():
+            column = self._columns.get(name)
+            if column is None:
+                return None
+            row[column] = value
+        return row
 
     def _chunk(self, message: _Message, rows: list[list[float | None]]) -> Samples | None:
         times = message.times

@@ -62,6 +62,13 @@ class ValueReader:
         with np.errstate(over="ignore"):
             self._sentinels = [(column, np.float32(number)) for column, of in self._missing.items() for number in of]
 
+    def packed(self, row: Sequence[float | None]) -> bytes:
+        """Return the bytes of a row of all channels, NaN for None. Raises OverflowError; infinite values pass."""
+        try:
+            return self._pack(*row)
+        except struct.error:
+            return self._pack(*[math.nan if value is None else value for value in row])
+
     def finite(self, rows: list[Any]) -> FloatArray | None:
         """Return float32 [n, C] of rows of float or None; None if a value is infinite or overflows.
 

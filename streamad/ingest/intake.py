@@ -12,7 +12,7 @@ import msgspec
 from streamad.errors import DecodeError, SourceError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
-from streamad.ingest.decode import Decoder
+from streamad.ingest.decode import Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
 from streamad.ingest.sequences.late_entries import LateEntry
@@ -24,6 +24,9 @@ from streamad.telemetry.metrics import Counters
 from streamad.types import FILE_OFFSETS, Record, RecordBatch, SampleBlock, from_us
 
 _FIRST_RECORDS = 100
+_FEWEST_TOGETHER = 16
+"""Fewer records are taken one by one: that is quicker."""
+_LONGEST_PAUSE = 1_024
 
 
 def dead_letter(
@@ -82,6 +85,10 @@ class FirstTimes:
         else:
             self._is_open = False
 
+    def is_settled(self, offset: int) -> bool:
+        """Return whether the record at ``offset`` changes nothing here: its file's times are known to be right."""
+        return not self._is_open and offset // FILE_OFFSETS <= self._file
+
     def check(self) -> None:
         """Raise SourceError if all records so far, at least one, have wrong times."""
         if self.are_all_wrong:
@@ -137,6 +144,7 @@ class Intake:
         self._decoder = decoder
         self._counters = counters
         self._cursor = progress.cursor if progress is not None else None
+        self._n_alone, self._next_pause = 0, _FEWEST_TOGETHER
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._held: dict[int, DeadLetter] = {}
@@ -164,9 +172,16 @@ class Intake:
         Raises SourceError if the times of the first records all lie after those records were written.
         """
         finished: list[Closed] = []
-        for record in batch.records:
-            written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
-            finished += self._take(record, written_us, now_us)
+        records, at = batch.records, 0
+        while at < len(records):
+            if self._n_alone <= 0 and len(records) - at >= _FEWEST_TOGETHER and self._may_join(batch):
+                behind = self._take_singles(batch, at, now_us, finished)
+                self._pause(behind - at)
+                at = behind
+            if at < len(records):
+                finished += self._take(records[at], batch, now_us)
+                at += 1
+                self._n_alone -= 1
         self.next_offset = max(self.next_offset, batch.next_offset)
         if batch.cursor is not None and self.next_offset >= self._resume_at:
             self._cursor = batch.cursor
@@ -178,11 +193,48 @@ class Intake:
         self._set_late_aside(is_new=False, now_us=now_us)
         return finished
 
-    def _take(self, record: Record, written_us: int | None, now_us: int) -> list[Closed]:
-        is_new, block = record.offset >= self._resume_at, None
+    def _pause(self, n_together: int) -> None:
+        """Take the next records one by one if few were taken together, twice as many each time: they may be chunks."""
+        if n_together >= _FEWEST_TOGETHER:
+            self._next_pause = _FEWEST_TOGETHER
+        else:
+            self._n_alone = self._next_pause
+            self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
+
+    def _may_join(self, batch: RecordBatch) -> bool:
+        """Return whether records of ``batch`` that only continue their sequences may be taken together."""
+        first, last = batch.records[0].offset, batch.records[-1].offset
+        if first < self._resume_at or self._bad_values.open or self.assembler.is_repeating:
+            return False
+        return self._times.is_settled(last) and not self._settings.sequences.allowed_lateness
+
+    def _take_singles(self, batch: RecordBatch, start: int, now_us: int, finished: list[Closed]) -> int:
+        """Take the records from the index ``start`` on that hold one sample each; return the index behind them.
+
+        Most of them join their open sequence, many at once; the others are taken one by one, and what they end is added
+        to ``finished``. The result is that of ``_take`` for each.
+        """
+        singles = self._decoder.singles(batch, start)
+        n = 0 if singles is None else len(singles.offsets)
+        at = 0
+        while singles is not None and at < n:
+            behind = at if self._bad_values.open else self.assembler.join(singles, at)
+            self._counters.records += behind - at
+            self._counters.samples += behind - at
+            at = behind
+            if at < n:
+                finished += self._take(batch.records[start + at], batch, now_us, block_of(singles, at))
+                at += 1
+        return start + n
+
+    def _take(self, record: Record, batch: RecordBatch, now_us: int, block: SampleBlock | None = None) -> list[Closed]:
+        """Take one record; ``block`` is what it holds, if that is known."""
+        is_new = record.offset >= self._resume_at
         repeated = self._reach(record.offset, now_us) if self.assembler.is_repeating else []
+        written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
         try:
-            block = self._decoder.decode(record, written_us)
+            if block is None:
+                block = self._decoder.decode(record, written_us)
             if block is None or self._is_left_out(block):
                 finished = self._observe(record)
             else:

@@ -7,11 +7,14 @@ They make no ``Run`` and look for no end. What they do is what the long way woul
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from streamad.ingest.sequences.closed_ids import NEVER_US
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.ingest.sequences.runs import Clocks, rises
 from streamad.ingest.sequences.sequence_ends import Closed, StreamState
-from streamad.types import FinishedSequence, Position, SampleBlock
+from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import FinishedSequence, Position, SampleBlock, Singles
 
 
 def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: bool) -> int | None:
@@ -38,6 +41,57 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     stream.max_time_us = last_us
     stream.last_record_us = clock_us if is_timed else seen_us
     return last_us
+
+
+def join_singles(
+    streams: Mapping[str, StreamState],
+    singles: Singles,
+    start: int,
+    settings: SequenceSettings,
+    *,
+    clock_us: int,
+    deadline_us: int,
+) -> tuple[int, int, int]:
+    """Let ``singles`` from the index ``start`` on join their open sequences, up to one that does more than that.
+
+    Return the index behind the last one, the partition's clock there, and the memory that this took. ``clock_us`` is
+    the partition's clock; none may move it beyond ``deadline_us``. Each does what ``joined`` does, or is not taken.
+    Sequences have no ``allowed_lateness``, and no stream holds a sample back.
+    """
+    gap, longest, by_change = settings.gap, settings.max_duration, "change" in settings.end
+    most = min(settings.max_samples, NEVER_US if settings.length is None else settings.length - 1)
+    ends = singles.ends if "marker" in settings.end else [False] * len(singles.ends)
+    nbytes = 0
+    at = start
+    for at in range(start, len(singles.offsets)):
+        stream = streams.get(singles.streams[at])
+        if stream is None or ends[at] or singles.offsets[at] < stream.done_below:
+            break
+        opened, newest_us, time_us = stream.open, stream.max_time_us, singles.times_us[at]
+        sequence = opened.by_key.get(singles.sequences[at])
+        if sequence is None or newest_us is None or time_us <= sequence.last_us or time_us < newest_us:
+            break
+        if sequence.n >= most or time_us - sequence.start_us > longest:
+            break
+        if gap is not None and time_us - sequence.last_us > gap:
+            break
+        if len(opened.by_key) > 1 and (by_change or time_us > opened.limit_us(sequence)):
+            break
+        record_us = singles.records_us[at]
+        now_us = max(clock_us, time_us if record_us is None else record_us)
+        if now_us > deadline_us:
+            break
+        clock_us = now_us
+        before = sequence.nbytes
+        taken = sequence.extend_by_one(time_us, singles.values[at])
+        opened.grew(sequence, before)
+        stream.counted_bytes += taken
+        nbytes += taken
+        sequence.seen_us = max(sequence.seen_us, clock_us, time_us)
+        stream.max_time_us, stream.last_record_us = time_us, clock_us
+    else:
+        at = len(singles.offsets)
+    return at, clock_us, nbytes
 
 
 def _is_plain(block: SampleBlock, sequence: OpenSequence) -> bool:

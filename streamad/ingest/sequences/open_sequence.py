@@ -113,6 +113,20 @@ class OpenSequence:
             self._time_buffer[at : at + n] = times_us
             self._row_buffer[at : at + n] = values
 
+    def extend_by_one(self, time_us: int, row: FloatArray) -> int:
+        """Add a sample, float32 [C], behind the last one; return the memory that this took."""
+        nbytes, at = self.nbytes, self._n_buffered
+        if at == len(self._time_buffer):
+            self._make_room(1, row)
+            at = self._n_buffered
+        self._time_buffer[at] = time_us
+        self._row_buffer[at] = row
+        self._n_buffered = at + 1
+        self.n += 1
+        self.last_us = time_us
+        self.nbytes += 2 * (row.nbytes + 8)
+        return self.nbytes - nbytes
+
     def _make_room(self, n: int, values: FloatArray) -> None:
         """Make room for ``n`` samples like ``values``, in a buffer of twice the size until that is large."""
         if len(self._time_buffer) >= _LARGEST_BUFFER:
@@ -120,7 +134,7 @@ class OpenSequence:
         times_us, rows, kept = self._time_buffer, self._row_buffer, self._n_buffered
         size = max(2 * len(times_us), kept + n, _SMALLEST_BUFFER)
         self._time_buffer = np.empty(size, dtype=np.int64)
-        self._row_buffer = np.empty((size, values.shape[1]), dtype=values.dtype)
+        self._row_buffer = np.empty((size, values.shape[-1]), dtype=values.dtype)
         if kept:
             self._time_buffer[:kept], self._row_buffer[:kept] = times_us[:kept], rows[:kept]
         self.nbytes += 0 if len(times_us) else _PART_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from streamad.ingest.sequences.runs import Clocks
 from streamad.ingest.sequences.sequence_ends import StreamState
 
 
@@ -18,9 +19,14 @@ class RetiredStreams:
         stream.retired_at = at
         self._lives.setdefault(stream.name, []).append(stream)
 
-    def of(self, name: str) -> list[StreamState]:
-        """Return the former lives of a stream."""
-        return self._lives.get(name, []) if self._lives else []
+    def lives(self, name: str, present: StreamState | None) -> list[StreamState]:
+        """Return all lives of a stream, oldest first; ``present`` is the last one."""
+        former = self._lives.get(name, []) if self._lives else []
+        return former if present is None else [*former, present]
+
+    def oldest(self, name: str, present: StreamState | None) -> tuple[int, Clocks] | None:
+        """Return the lowest offset of an undone sample of a stream, with the clocks before it; None if all is done."""
+        return next((oldest for life in self.lives(name, present) if (oldest := life.oldest()) is not None), None)
 
     def drop(self, low_watermark: int, clock_us: int | None, waiting: Container[str]) -> list[str]:
         """Drop what a restart at ``low_watermark`` would forget before it sees a record of it; return the names.

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -96,6 +97,11 @@ def cut_of(closed: Closed) -> Cut:
         sequence.routes,
         sequence.n_late,
     )
+
+
+def all_of(closed: Closed) -> tuple[Any, ...]:
+    """Return all that is known of an ended sequence, comparable."""
+    return cut_of(closed), closed.at_us, closed.through_us, closed.merged, closed.offset, closed.before, closed.unseen
 
 
 def lates_of(lates: Iterable[LateSamples]) -> list[Late]:

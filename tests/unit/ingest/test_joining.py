@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 from tests.support.ingest.assembly_cases import orderly, orderly_settings, us
-from tests.support.ingest.assembly_model import Record, cut_of, lates_of
+from tests.support.ingest.assembly_model import Record, all_of, cut_of, lates_of
 
 ONE = (1.0, 2.0)
 
@@ -29,11 +28,6 @@ class LongWay(Assembler):
         self, stream: StreamState, block: SampleBlock, record_us: int | None, partition_before: int | None
     ) -> bool:
         return False
-
-
-def all_of(closed: Closed) -> tuple[Any, ...]:
-    """Return all that is known of an ended sequence, comparable."""
-    return cut_of(closed), closed.at_us, closed.through_us, closed.merged, closed.offset, closed.before, closed.unseen
 
 
 @given(orderly_settings(), orderly(), st.data())
