@@ -35,7 +35,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
@@ -268,11 +268,19 @@ def _n_shared(one: list[str], other: list[str]) -> int:
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
+NO_TORCH: Final = (
+    "training and TorchScript need torch, which is not installed here: train where it is, with model.backend: auto and "
+    "the extra of the backend that is here (docs/model/backends.md)"
+)
+
+
 def missing_package(error: BaseException | None) -> str | None:
     """Return what to install if ``error`` or one of its causes is a module that is not there; None if none is."""
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__
-    return None if error is None else f"install the package that has the module {error.name!r}"
+    if error is None:
+        return None
+    return NO_TORCH if error.name == "torch" else f"install the package that has the module {error.name!r}"
 
 
 @contextmanager

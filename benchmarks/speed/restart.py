@@ -89,13 +89,16 @@ class Topic:
             await self.feed(1)
             await asyncio.sleep(FEED_S)
 
-    async def judged(self, since_s: float, partitions: Iterable[int]) -> dict[int, float]:
-        """Return when the first verdict of a sequence sent since ``since_s`` was seen, for each of ``partitions``."""
+    async def judged(self, since_s: float, partitions: Iterable[int], *, seen_since_s: float = 0.0) -> dict[int, float]:
+        """Return when the first verdict of a sequence sent since ``since_s`` was seen, for each of ``partitions``.
+
+        Those seen before ``seen_since_s`` do not count: they are of a worker that is being stopped.
+        """
         async with asyncio.timeout(LONGEST_S):
             while True:
                 first: dict[int, float] = {}
                 for seen_s, partition, name in self.verdicts:
-                    if self.sent_s[name] >= since_s:
+                    if self.sent_s[name] >= since_s and seen_s >= seen_since_s:
                         first.setdefault(partition, seen_s)
                 if first.keys() >= set(partitions):
                     return {partition: first[partition] for partition in partitions}
@@ -199,12 +202,12 @@ def from_start(worker: Worker, first: dict[int, float]) -> dict[str, float]:
 
 
 def from_death(other: Worker, at_s: float, ended_s: float, first: dict[int, float]) -> dict[str, float]:
-    """Return the seconds of each phase after a signal at ``at_s``."""
-    joined_s, assigned_s = other.last_s("rebalanced", ended_s), other.last_s("partition assigned", ended_s)
-    verdict_s = max(first.values())
+    """Return the seconds of each phase after a signal at ``at_s``; a process may end after it has left its group."""
+    joined_s, assigned_s = other.last_s("rebalanced", at_s), other.last_s("partition assigned", at_s)
+    verdict_s, left_s = max(first.values()), min(ended_s, joined_s)
     return {
-        "end of the process": ended_s - at_s,
-        "until the group is rebalanced": joined_s - ended_s,
+        "end of the process": left_s - at_s,
+        "until the group is rebalanced": joined_s - left_s,
         "taking partitions over": assigned_s - joined_s,
         "first verdict": verdict_s - assigned_s,
         "total": verdict_s - at_s,
@@ -238,7 +241,8 @@ async def two_workers(config: Path, topic: Topic, number: signal.Signals) -> dic
         await topic.judged(time.time(), range(PARTITIONS))
         lost, at_s = one.partitions, time.time()
         ended_s = await one.end(number)
-        first = await topic.judged(at_s, lost)
+        await other.until(PARTITIONS)
+        first = await topic.judged(at_s, lost, seen_since_s=other.last_s("partition assigned", at_s))
         return from_death(other, at_s, ended_s, first)
     finally:
         feeding.cancel()

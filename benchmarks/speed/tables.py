@@ -119,7 +119,7 @@ def latency() -> str:
 
 
 def restart() -> str:
-    """Return the seconds to the first verdict, phase by phase."""
+    """Return the seconds to the first verdict, phase by phase: each the median of its own."""
     said = {
         "start": "a worker starts",
         "again": "the same again, after SIGTERM",

@@ -93,6 +93,8 @@ class OnnxScorer:
             raise ArtifactError(
                 f"the package onnxruntime is missing ({error}): install the extra onnxruntime"
             ) from error
+        except Exception as error:  # a broken installation fails in any way
+            raise ArtifactError(f"the package onnxruntime cannot be imported ({error}): install it anew") from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4

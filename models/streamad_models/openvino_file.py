@@ -96,6 +96,8 @@ class OpenVinoScorer:
             openvino = import_openvino()
         except ImportError as error:
             raise ArtifactError(f"the package openvino is missing ({error}): install the extra openvino") from error
+        except Exception as error:  # a broken installation fails in any way
+            raise ArtifactError(f"the package openvino cannot be imported ({error}): install it anew") from error
         try:
             # From memory: the runtime then finds no files that an artifact may name as places of its weights.
             content, weights = path.read_bytes(), (folder / WEIGHTS_FILE).read_bytes()

@@ -41,7 +41,7 @@ def resolve_device(device: str) -> torch.device:
     if resolved.type not in ("cpu", "cuda"):
         raise DetectorError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:0")
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        raise DetectorError(f"device {device!r} is not there (of {torch.cuda.device_count()}): use auto or cpu")
+        raise DetectorError(f"device {device!r} is not there (there are {torch.cuda.device_count()}): use auto or cpu")
     return resolved
 
 

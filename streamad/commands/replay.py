@@ -115,7 +115,7 @@ def replay(
                 plots.draw(quiet=False)
         if report.interrupted:
             raise typer.Exit(130)
-        check_usable(report.counters)
+        check_usable(report.counters, given=input_url(recordings, from_url))
 
     run_async(work())
 

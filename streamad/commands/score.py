@@ -21,7 +21,7 @@ from streamad.commands.shared.console import (
     print_table,
     run_async,
 )
-from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, unscorable_text
+from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, lost_texts, unscorable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, read_windows
@@ -74,7 +74,10 @@ def score(
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source, recordings or from_url or settings.source.url))
-    check_usable(data.counters.as_dict())
+    counters = data.counters.as_dict()
+    check_usable(counters, given=input_url(recordings, from_url))
+    for what, said in lost_texts(counters):
+        err.print(notice(what, f": {said}"))
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]
     if n_known := sum(model.knows(verdict) for model, verdict in judged_by):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from streamad.cli import app
@@ -113,7 +114,16 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(plant: 
     ended, errors = trained
     assert ended["code"] == 1
     (line,) = [line for line in errors.splitlines() if line.strip()]
-    assert "torch" in line
+    assert "training and TorchScript need torch, which is not installed here: train where it is" in line
+
+
+def test_a_worker_without_torch_that_should_learn_is_warned_of(plant: CliPlant) -> None:
+    given = yaml.safe_load(plant.config.read_text())
+    plant.config.write_text(yaml.safe_dump({**given, "learning": {"store": "inliers"}}))
+    ((checked, errors),) = without_torch(plant, ["check", "--config", "plant.yaml"])
+    assert checked["code"] == 0, errors
+    assert "torch is not installed: this worker cannot train" in " ".join(checked["out"].split())
+    assert "cannot train" not in plant("check").out
 
 
 def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant) -> None:
@@ -145,4 +155,4 @@ def test_without_torch_a_version_that_was_not_exported_is_refused_in_one_line(tr
     ((ended, errors),) = without_torch(plant, ["run", "--config", "plant.yaml"])
     assert ended["code"] == 1
     (line,) = [line for line in errors.splitlines() if line.strip()]
-    assert "torch" in line
+    assert "training and TorchScript need torch" in line

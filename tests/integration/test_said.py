@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 import pytest
 
@@ -25,6 +26,29 @@ def test_input_of_which_nothing_is_usable_is_an_error(plant: CliPlant, command: 
     assert re.match(r"error: none of 3 records is usable \(3 [a-z_]+: ", error)
     assert why in error
     assert error.endswith("see streamad check --config " + str(plant.config))
+
+
+@pytest.mark.parametrize("command", ["replay", "score"])
+def test_the_command_that_shows_why_nothing_is_usable_works(
+    plant: CliPlant, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = plant.folder / "of mine.jsonl"
+    given.write_text('{"temp": 1}\n')
+    (error,) = [text for text in plant(command, "--from", given).err.splitlines() if text.startswith("error:")]
+    variable, *shown = shlex.split(error.partition(": see ")[2])
+    assert shown == ["streamad", "check", "--config", str(plant.config)]
+    monkeypatch.setenv(*variable.split("=", 1))
+    assert "of mine.jsonl" in plant("check").out
+
+
+def test_what_score_could_not_read_is_said(plant: CliPlant) -> None:
+    path = plant.folder / "recordings/day.jsonl"
+    first, *rest = path.read_text().splitlines()
+    unknown = json.dumps({**json.loads(first), "values": {"nobody": 1.0}, "times": None, "time": 1.0})
+    path.write_text("\n".join([first, unknown, "{", *rest]) + "\n")
+    outcome = plant("score --quiet")
+    assert outcome.code == 0
+    assert f"dead letters: 1 unknown_channel, 1 malformed (of {len(rest) + 3} records)" in outcome.err
 
 
 @pytest.mark.parametrize("command", ["replay", "score"])

@@ -19,6 +19,7 @@ from streamad.learn.parts import check_references, detector_for, registry_of, ve
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
+from streamad.ports import BackendDetector
 from streamad.settings.learning import RoutingSettings
 
 _MANY_NAMES = 8
@@ -86,7 +87,8 @@ def check_models(plant: Plant, config: Path) -> list[Finding]:
         names = [*Router.of(plant.settings).known_names(), *_further_names(plant)]
     except StreamadError as error:
         return failure("model", error)
-    return [finding for name in dict.fromkeys(names) for finding in _check_model(plant, name, config)]
+    found = [finding for name in dict.fromkeys(names) for finding in _check_model(plant, name, config)]
+    return [*found, *_cannot_learn(plant)]
 
 
 def _failed(where: str, make: Callable[[], object]) -> list[Finding]:
@@ -120,6 +122,14 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""
     return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}"), *refused]
+
+
+def _cannot_learn(plant: Plant) -> list[Finding]:
+    needs_torch = isinstance(detector_for(plant), BackendDetector) and find_spec("torch") is None
+    if plant.settings.learning is None or not needs_torch:
+        return []
+    advice = "install torch here, or let another worker learn: leave the section learning out here"
+    return [warning("learning", "torch is not installed: this worker cannot train", advice)]
 
 
 def _backend(model: ModelInService) -> str:

@@ -13,6 +13,7 @@ from streamad.commands.shared.figures.certification import calibration_text
 from streamad.commands.shared.figures.report import print_references
 from streamad.commands.shared.stored import time_text
 from streamad.errors import some_of
+from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.safe_text import one_line
 
@@ -37,6 +38,7 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     _members(manifest.training.settings)
     _line("channels", some_of([f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels]))
     _line("windows", _windows(manifest))
+    _line("backends", ", ".join([TORCHSCRIPT, *manifest.exports]))
     _line("trained", _training(manifest))
     _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:

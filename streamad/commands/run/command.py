@@ -29,6 +29,7 @@ from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.monitor import Beside, Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
+from streamad.learn.parts import registry_of
 from streamad.plant import Plant
 from streamad.ports import Source, TransactionalSource
 from streamad.runtime.wiring import check_clock, committer_for, source_for
@@ -183,6 +184,8 @@ async def _supervise(plant: Plant, workers: int, program: list[str], page: list[
             f"--workers {workers}: the partitions of {plant.settings.source.url} cannot be shared among processes; "
             "a Kafka source can"
         )
+    if plant.settings.learning is None and plant.settings.models is None:
+        registry_of(plant).in_service(plant.settings.model.name)
     host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
     base = plant.settings.source.options.get("instance") or f"{plant.settings.name}-{host}"
     supervisor = Supervisor(

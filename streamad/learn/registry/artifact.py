@@ -21,7 +21,15 @@ from streamad.judge.attribution import Reference, printable
 from streamad.judge.explanations.envelope import LEVELS, Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.backends import TORCHSCRIPT, Served, candidates, serve
-from streamad.learn.registry.manifest import Manifest, read_manifest
+from streamad.learn.registry.manifest import (
+    CALIBRATION_FILE,
+    ENVELOPE_FILE,
+    PROBE_FILE,
+    REFERENCE_FILE,
+    TRAINING_IDS_FILE,
+    Manifest,
+    read_manifest,
+)
 from streamad.learn.registry.verify import (
     check_channels,
     check_detector,
@@ -68,11 +76,6 @@ def read_npz(path: Path, names: tuple[str, ...], *, optional: tuple[str, ...] = 
             return tuple(archive[name] for name in (*names, *(each for each in optional if each in archive)))
 
 
-CALIBRATION_FILE = "calibration.npy"
-PROBE_FILE = "probe.npz"
-REFERENCE_FILE = "reference.npz"
-TRAINING_IDS_FILE = "training_ids.npy"
-ENVELOPE_FILE = "envelope.npz"
 _ENVELOPE_ARRAYS = ("clock", "clock_n", "phase", "phase_n")
 _ZIP_BYTES = 4096  # of an archive beside its arrays, at most
 # Float32 kernels of other processors sum in another order; a wrong or damaged model deviates by far more. The stored
@@ -211,7 +214,8 @@ def _served(folder: Path, manifest: Manifest, detector: Detector, model: ModelSe
         if not isinstance(detector, BackendDetector):
             raise ArtifactError(f"{label}: detectors of its kind have no other backend than {TORCHSCRIPT}")
         if not (names := manifest.exports.get(backend, ())):
-            raise ArtifactError(f"{label}: was not exported for {backend}: train anew with model.backend: {backend}")
+            remedy = f"train anew with model.backend: {backend} where {backend} is installed"
+            raise ArtifactError(f"{label}: was not exported for {backend}: {remedy}")
         for name in names:
             verify_file(folder, manifest, name, label)
         return _verified(partial(detector.load_by, backend, folder, device=model.device), folder, shape, "cpu", label)

@@ -30,6 +30,13 @@ _PACKAGES = {
     "openvino": "openvino",
 }
 _FORMER_EXPORT = {"model.ts", "model.onnx"}
+CALIBRATION_FILE = "calibration.npy"
+PROBE_FILE = "probe.npz"
+REFERENCE_FILE = "reference.npz"
+TRAINING_IDS_FILE = "training_ids.npy"
+ENVELOPE_FILE = "envelope.npz"
+CORE_FILES = frozenset({"model.ts", CALIBRATION_FILE, PROBE_FILE, REFERENCE_FILE, TRAINING_IDS_FILE, ENVELOPE_FILE})
+"""Files of the version itself: damage to one refuses the version, not a backend."""
 
 
 class FileRecord(msgspec.Struct, frozen=True):

@@ -210,7 +210,7 @@ class Registry:
         Raises NoModelError, RegistryError, and ArtifactError for an artifact that is damaged, foreign, does not fit the
         plant, or scores otherwise than when it was trained.
         """
-        chosen = version if version is not None else self._in_service(name)
+        chosen = version if version is not None else self.in_service(name)
         folder = self._existing(name, chosen)
         return load_artifact(folder, ModelRef(name, chosen), settings, detector)
 
@@ -225,7 +225,8 @@ class Registry:
     def _home(self, name: str) -> Path:
         return self.root / _plain(name, "model name")
 
-    def _in_service(self, name: str) -> str:
+    def in_service(self, name: str) -> str:
+        """Return the version in service. Raises NoModelError, RegistryError."""
         version = self.current(name)
         if version is None:
             raise NoModelError(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ArtifactError, some_of
-from streamad.learn.registry.manifest import MANIFEST_FILE, MANIFEST_VERSION, FileRecord, Manifest
+from streamad.learn.registry.manifest import CORE_FILES, MANIFEST_FILE, MANIFEST_VERSION, FileRecord, Manifest
 from streamad.learn.store.records import WindowForm
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import WindowSettings
@@ -85,7 +85,7 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     Those of a backend beside TorchScript may be missing or damaged: they refuse that backend, not the version.
     """
     names = set(manifest.files)
-    needed = names - {name for files in manifest.exports.values() for name in files}
+    needed = names - ({name for files in manifest.exports.values() for name in files} - CORE_FILES)
     repair = f"restore {folder} from a backup or train anew"
     if odd := sorted(name for name in names if not NAME.fullmatch(name) or name == MANIFEST_FILE):
         raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
@@ -117,7 +117,7 @@ def verify_file(folder: Path, manifest: Manifest, name: str, label: str) -> None
 
 def _difference(path: Path, record: FileRecord) -> str | None:
     if not path.is_file():
-        return "not a file"
+        return "not a file" if path.exists() else "missing"
     size = path.stat().st_size
     if size != record.size_bytes:
         return f"{size} bytes, the manifest says {record.size_bytes}"

@@ -134,7 +134,10 @@ class Publisher:
         detector = self.fits.detector
         if not isinstance(fitted, BackendExport) or not isinstance(detector, BackendDetector):
             raise DetectorError("detectors of this kind have no other backend")
+        there = {path.name for path in folder.iterdir()}
         files = fitted.export_for(backend, folder)
+        if set(files) != {path.name for path in folder.iterdir()} - there:
+            raise DetectorError(f"the detector's export for it did not write just the files that it names ({files})")
         scorer = detector.load_by(backend, folder, device="cpu")
         deviations = candidates.deviations(scorer)
         if share_alike(deviations) < _LEAST_ALIKE:

@@ -146,6 +146,13 @@ def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.Capture
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    learned = LearningCounters(trainings=3, failed=2)
+    counters = {"verdicts": {}, "dead_letters": 0, "late_samples": 0, "learning": {"default": asdict(learned)}}
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
+    assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("unread", "n_malformed", "said"),
     [

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from streamad.cli import app
 from streamad.commands.replay import replay
 from streamad.commands.run.command import run, with_metrics_of, with_options
 from streamad.commands.score import score
 from streamad.errors import StreamadError, UsageError
+from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
@@ -59,6 +63,13 @@ def listening(listen: str | None) -> Plant:
 )
 def test_each_worker_has_a_port_of_its_own_for_its_metrics(listen: str | None, number: int, found: str | None) -> None:
     assert with_metrics_of(listening(listen), number).settings.metrics.listen == found
+
+
+def test_without_a_model_no_worker_is_started(tmp_path: Path) -> None:
+    content = {"name": "p", "channels": [{"name": "a"}], "source": {"url": "kafka://127.0.0.1:1/t"}}
+    (tmp_path / "plant.yaml").write_text(yaml.safe_dump(content))
+    ended = CliRunner().invoke(app, ["run", "--workers", "2", "--config", str(tmp_path / "plant.yaml")])
+    assert isinstance(ended.exception, NoModelError)
 
 
 def test_a_worker_without_a_port_is_an_error() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +99,11 @@ def unscorable_text(reasons: Mapping[str, int]) -> str:
 NO_RECORD = "no record was read: is the path or URL right, and the range of --since and --until?"
 
 
-def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD) -> None:
-    """Raise SourceError if records were read and none holds a sample; print the note ``no_record`` if there is none."""
+def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD, *, given: str | None = None) -> None:
+    """Raise SourceError if records were read and none holds a sample; print the note ``no_record`` if there is none.
+
+    ``given``: the URL of what was read instead of the config's source.
+    """
     n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
     if not n and not kinds:
         err.print(note(no_record))
@@ -110,7 +114,20 @@ def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD) -> Non
         parts.append(f"{counters['ignored']} hold no channel of the plant")
     if counters.get("without_id"):
         parts.append(f"{count(counters['without_id'], 'sample')} without a sequence id: sequences.without_id is skip")
-    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check --config FILE")
+    see = f"STREAMAD_SOURCE__URL={shlex.quote(given)} streamad check" if given else "streamad check"
+    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see {see} --config FILE")
+
+
+def lost_texts(counters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what became of records and samples that are in no sequence, and the counts, for people."""
+    if kinds := unreadable_text(counters["dead_letters"]):
+        yield "dead letters", f"{kinds} (of {count(counters['records'], 'record')})"
+    if n := counters["late_samples"]:
+        yield "late", f"{count(n, 'sample')}"
+    if n := counters.get("without_id"):
+        yield "without an id", f"{count(n, 'sample')} left out"
+    if values := counters.get("bad_values"):
+        yield "bad values", bad_values_text(values)
 
 
 def _learned(counters: dict[str, Any]) -> str:
@@ -118,6 +135,7 @@ def _learned(counters: dict[str, Any]) -> str:
     kept = f"{counters['accepted']} accepted, {counters['reserved']} reserved, {counters['aside']} aside"
     happened = [
         f"{counters[name]} {name if counters[name] != 1 else name.removesuffix('s')}"
+        + (f" ({counters['failed']} failed)" if name == "trainings" and counters["failed"] else "")
         for name in ("unkept", "drifts", "trainings", "promotions", "swaps")
         if counters[name]
     ]

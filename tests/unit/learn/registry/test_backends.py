@@ -37,6 +37,10 @@ class Backed(MeanModel):
         if fault == "fails":
             raise DetectorError("the model cannot be exported")
         (folder / f"{backend}.npz").write_bytes((folder / "model.npz").read_bytes())
+        if fault == "names the model's own":
+            return (f"{backend}.bin", f"{backend}.npz", "model.npz")
+        if fault == "names what is not there":
+            return (f"{backend}.bin", f"{backend}.npz", f"{backend}.txt")
         return (f"{backend}.bin", f"{backend}.npz")
 
 
@@ -185,7 +189,7 @@ def cut(path: Path) -> str:
 
 def remove(path: Path) -> str:
     path.unlink()
-    return f"{path.name} is damaged (not a file)"
+    return f"{path.name} is damaged (missing)"
 
 
 @pytest.mark.parametrize("damage", [flip_a_bit, cut, remove])
@@ -259,6 +263,26 @@ def test_an_export_that_fails_leaves_no_file_and_the_others_stay(
     assert set(manifest.backends) == ({"openvino"} if chosen == "auto" else set())
     assert not [name for name in manifest.files if name.startswith("onnxruntime")]
     assert "the model cannot be exported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", ["names the model's own", "names what is not there"])
+def test_an_export_may_name_only_what_it_wrote(tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path, detector=BackedDetector({"openvino": fault}), settings=plant())
+    manifest = Registry(tmp_path).manifest("default", "0001")
+    assert set(manifest.backends) == {"onnxruntime"}
+    assert "model.npz" in manifest.files
+    assert "did not write just the files that it names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy", "envelope.npz"])
+def test_a_manifest_that_gives_a_file_of_the_version_to_a_backend_does_not_excuse_it(root: Path, name: str) -> None:
+    path = version(root) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["backends"]["onnxruntime"].append(name)
+    path.write_text(json.dumps(manifest))
+    flip_a_bit(version(root) / name)
+    with pytest.raises(ArtifactError, match=f"{name} is damaged"):
+        served(root)
 
 
 def test_an_export_that_scores_otherwise_is_not_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
