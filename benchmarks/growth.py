@@ -294,11 +294,11 @@ def plot(axes: list[dict[str, Any]]) -> None:
         above.plot(sizes, costs, label="now" if each["checkout"] == "this" else "before", **line)
         below.plot(sizes, [max(0.1, point["memory_mb"]) for point in each["points"]], **line)
         above.axhline(1.2, color="black", linewidth=0.6)
-        above.set(xscale="log", ylim=(0, 1.4), title=AXES[each["axis"]][0])
+        above.set(xscale="log", ylim=(0, 1.6), title=AXES[each["axis"]][0])
         above.title.set_fontsize(9)
         below.set(xscale="log", yscale="log")
     panels[0, 0].set_ylabel("CPU time a value,\nsmallest size = 1")
-    panels[0, 0].annotate("aim: 1.2", (0.04, 0.87), xycoords="axes fraction", fontsize=8)
+    panels[0, 0].annotate("aim: 1.2", (0.04, 0.77), xycoords="axes fraction", fontsize=8)
     panels[1, 0].set_ylabel("memory, MB")
     if any(each["checkout"] == "other" for each in axes):
         panels[0, 0].legend(frameon=False, fontsize=8)

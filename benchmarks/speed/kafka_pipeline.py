@@ -238,11 +238,11 @@ def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
     own = Stages(settings, versions_of(plant).load(), plant.context, config.parent)
     own.records, cpu_s = asyncio.run(fetched(bootstrap, topic))
     seconds = {"fetch": cpu_s}
-    for name in ("decode", "assemble", "window", "score", "judge"):
+    for name in ("intake", "window", "score", "judge"):
         cpu = time.process_time()
         getattr(own, name)()
         seconds[name] = time.process_time() - cpu
-    n_samples = sum(len(block) for block in own.blocks)
+    n_samples = sum(sequence.n_samples for sequence in own.sequences)
     return {name: 1e6 * value / n_samples for name, value in seconds.items()}
 
 

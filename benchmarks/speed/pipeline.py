@@ -24,6 +24,7 @@ import torch
 
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
 from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
@@ -42,6 +43,7 @@ from streamad.settings.plant_yaml import (
     WindowSettings,
 )
 from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, PartitionAssigned, Record, RecordBatch, SampleBlock, Window, WindowSet
 from streamad_connectors.files.cursors import Watch, with_cursors
 from streamad_connectors.files.formats.reading import batched
@@ -49,6 +51,7 @@ from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 
 CHANNELS, LENGTH = 24, 51
 BATCH = 64
+BATCH_RECORDS = 500
 ROLES: tuple[Role, ...] = ("alerts", "verdicts")
 
 
@@ -145,6 +148,18 @@ class Stages:
         for block in self.blocks:
             for closed in assembler.push(block):
                 assembler.committed(closed)
+                sequences.append(closed.sequence)
+        self.sequences = sequences
+
+    def intake(self) -> None:
+        """Records to sequences, in batches, as a worker does it."""
+        decoder = Decoder(self.settings.decode, self.settings.channels)
+        intake = Intake("bench", self.settings, decoder, Counters())
+        now_us, sequences = SystemClock().now_us(), list[FinishedSequence]()
+        for start in range(0, len(self.records), BATCH_RECORDS):
+            records = tuple(self.records[start : start + BATCH_RECORDS])
+            for closed in intake.take(RecordBatch("bench", records, records[-1].offset + 1), now_us):
+                intake.assembler.committed(closed)
                 sequences.append(closed.sequence)
         self.sequences = sequences
 

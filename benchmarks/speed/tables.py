@@ -96,13 +96,14 @@ def throughput() -> str:
 
 def stages() -> str:
     """Return CPU time a sample of each stage."""
-    keys = ("fetch", "decode", "assemble", "window", "score", "judge", "transactions_and_joining")
+    keys = ("fetch", "intake", "window", "score", "judge", "transactions_and_joining")
     rows = []
     for detector, name in _PIPELINES:
         for kind, key in _KINDS:
             found = read(name)[key]["stages_us_per_sample"]
             rows.append([f"{detector}, {kind}", *(rounded(found[each]) for each in keys)])
-    return markdown(["", *keys[:-1], "transactions and the joining of the stages"], rows)
+    named = ["fetch", "decode, assemble", *keys[2:-1], "transactions and the joining of the stages"]
+    return markdown(["", *named], rows)
 
 
 def latency() -> str:

@@ -204,7 +204,7 @@ class Intake:
     def _may_join(self, batch: RecordBatch) -> bool:
         """Return whether records of ``batch`` that only continue their sequences may be taken together."""
         first, last = batch.records[0].offset, batch.records[-1].offset
-        if first < self._resume_at or self._bad_values.open or self.assembler.is_repeating:
+        if first < self._resume_at or self.assembler.is_repeating:
             return False
         return self._times.is_settled(last) and not self._settings.sequences.allowed_lateness
 

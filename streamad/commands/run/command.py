@@ -17,6 +17,7 @@ from streamad.commands.run.workers import Supervisor
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
+    count,
     err,
     judge_on_one_thread,
     print_json,
@@ -25,7 +26,7 @@ from streamad.commands.shared.console import (
     stop_with_parent,
 )
 from streamad.commands.shared.extras import need_web
-from streamad.commands.shared.figures.report import check_usable, print_summary
+from streamad.commands.shared.figures.report import RunReport, check_usable, lost_texts, print_summary, unscorable_text
 from streamad.commands.shared.monitor import Beside, Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
@@ -128,8 +129,7 @@ def run(
         if as_json:
             print_json(report.as_dict())
         elif supervised:
-            name = settings.source.options.get("instance")
-            err.print(f"worker {name}: {report.sequences} sequences judged, {report.counters['alerts']} alerts")
+            err.print(worker_line(str(settings.source.options.get("instance")), report))
         else:
             print_summary(report, settings.alerts.false_alarm_rate)
         if not report.interrupted and (report.counters["records"] or not report.resumed):
@@ -137,6 +137,15 @@ def run(
         return report.interrupted
 
     run_async(work())
+
+
+def worker_line(name: str, report: RunReport) -> str:
+    """Return what one of several workers has done, and what it could not use."""
+    parts = [f"{count(report.sequences, 'sequence')} judged", count(report.counters["alerts"], "alert")]
+    if reasons := unscorable_text(report.counters["unscorable"]):
+        parts.append(f"unscorable: {reasons}")
+    parts += [f"{what}: {said}" for what, said in lost_texts(report.counters)]
+    return f"worker {name}: {', '.join(parts)}"
 
 
 def with_options(plant: Plant, options: dict[str, Any]) -> Plant:

@@ -12,14 +12,16 @@ from typer.testing import CliRunner
 
 from streamad.cli import app
 from streamad.commands.replay import replay
-from streamad.commands.run.command import run, with_metrics_of, with_options
+from streamad.commands.run.command import run, with_metrics_of, with_options, worker_line
 from streamad.commands.score import score
+from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StreamadError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import Counters
 
 
 def plant(url: str, **options: object) -> Plant:
@@ -63,6 +65,14 @@ def listening(listen: str | None) -> Plant:
 )
 def test_each_worker_has_a_port_of_its_own_for_its_metrics(listen: str | None, number: int, found: str | None) -> None:
     assert with_metrics_of(listening(listen), number).settings.metrics.listen == found
+
+
+def test_a_worker_says_at_its_end_what_it_could_not_use() -> None:
+    counters = Counters().as_dict() | {"alerts": 1, "late_samples": 3, "unscorable": {"late": 2}, "records": 9}
+    report = RunReport(counters | {"dead_letters": {"malformed": 4}}, 1.0, "default", [], [])
+    said = worker_line("w-1", report)
+    assert said.startswith("worker w-1: 0 sequences judged, 1 alert, unscorable: 2 late, ")
+    assert said.endswith("dead letters: 4 malformed (of 9 records), late: 3 samples")
 
 
 def test_without_a_model_no_worker_is_started(tmp_path: Path) -> None:
