@@ -22,7 +22,7 @@ pytest.importorskip("openvino")
 
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
-sys.modules["torch"] = None
+sys.modules |= dict.fromkeys(json.loads(sys.argv[2]))  # an import of them fails
 from streamad.cli import main
 for command in json.loads(sys.argv[1]):
     sys.argv = ["streamad", *command]
@@ -69,9 +69,13 @@ def version(plant: CliPlant) -> Path:
     return plant.folder / "registry" / "default" / "versions" / "0001"
 
 
-def without_torch(plant: CliPlant, *commands: list[str]) -> list[tuple[dict[str, Any], str]]:
-    """Run the commands in one process that cannot import torch; return code and output of each, and its errors."""
-    command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)]
+def without_torch(plant: CliPlant, *commands: list[str], lacks: str = "") -> list[tuple[dict[str, Any], str]]:
+    """Run the commands in one process that cannot import torch, nor ``lacks``.
+
+    Return code and output of each, and its errors.
+    """
+    lacking = ["torch", *([lacks] if lacks else [])]
+    command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands), json.dumps(lacking)]
     environment = {**os.environ, "COLUMNS": "200"}
     done = subprocess.run(
         command, cwd=plant.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -94,7 +98,12 @@ def test_every_backend_judges_alike(plant: CliPlant) -> None:
     assert decided["torchscript"] == decided["onnxruntime"] == decided["openvino"]
 
 
-def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(plant: CliPlant) -> None:
+@pytest.mark.parametrize(
+    ("lacks", "serving"), [("", "openvino"), ("openvino", "onnxruntime")], ids=["torch", "as deploy/scorer.lock"]
+)
+def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
+    plant: CliPlant, lacks: str, serving: str
+) -> None:
     expected = plant("replay --json").last_json["counters"]
     config = ["--config", "plant.yaml"]
     checked, replayed, ran, scored, trained = without_torch(
@@ -104,11 +113,12 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(plant: 
         ["run", "--quiet", *config],
         ["score", "--json", "--from", "recordings", *config],
         ["train", *config],
+        lacks=lacks,
     )
     for ended, errors in (checked, replayed, ran, scored):
         assert ended["code"] == 0, errors
         assert "refused" not in errors
-    assert "torch: not installed, serving with openvino" in checked[0]["out"]
+    assert f"torch: not installed, serving with {serving}" in checked[0]["out"]
     assert json.loads(replayed[0]["out"].splitlines()[-1])["counters"] == expected
     assert len(plant.lines("verdicts")) == 16
     ended, errors = trained
