@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
@@ -117,7 +118,9 @@ class LearningSettings(ConfigSection):
             return f"first_training ({self.first_training}) is above what the store keeps ({kept}): no model would come"
         if free < self.min_training:
             what = f"of first_training ({self.first_training}) sequences about {free:.0f} are not reserved"
-            return f"{what}, and min_training ({self.min_training}) of them are needed"
+            enough = math.ceil(self.min_training / (1 - self.reserve))
+            need = f"min_training ({self.min_training}) of them are needed"
+            return f"{what}, and {need}: raise first_training to {enough} or lower min_training"
         if self.max_reserve < 3 * comparison:
             return f"max_reserve ({self.max_reserve}) is below three times promotion.min_comparison ({comparison})"
         return None

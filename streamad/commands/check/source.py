@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import numpy as np
 
@@ -215,7 +216,9 @@ def _for_late_samples(plant: Plant, sample: Sample) -> str:
         zone = plant.settings.decode.timezone
         local = f"; or the clocks were set back and decode.timezone ({zone}) is not the plant's" if zone else ""
         return f"their sequence had ended, times are in order: several at once need an end without change{local}"
-    behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
+    lateness_s = sample.lateness_us / 1e6
+    late = f"{lateness_s:g} s" if lateness_s < 100 else f"{timedelta(seconds=round(lateness_s))} (h:mm:ss)"
+    behind = f"some lie {late} behind the newest of their stream"
     sort = "" if is_sorted(plant) else ", or sort recordings by time (source.options.sort)"
     return f"{behind}: raise sequences.allowed_lateness{sort}"
 

@@ -127,6 +127,13 @@ def swapped() -> list[dict[str, Any]]:
     return messages
 
 
+def stepped_back(seconds: float) -> list[dict[str, Any]]:
+    """Return the messages with one sample that lies so far behind the one before it."""
+    messages = good()
+    messages[8]["time"] = messages[7]["time"] - seconds
+    return messages
+
+
 def changed(**changes: Any) -> list[dict[str, Any]]:
     return [{**message, **changes} for message in good()]
 
@@ -154,6 +161,7 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (changed(sequence=None), BY_CHANGE, SEQUENCES, "no message names a sequence"),
         (swapped(), {}, SEQUENCES, "2 of 50 samples came too late"),
         (swapped(), {}, SEQUENCES, "2 s behind"),
+        (stepped_back(200_000), {}, SEQUENCES, "some lie 2 days, 7:33:20 (h:mm:ss) behind"),
         (None, {"sinks": ONE_FILE}, ("failed", "sinks.verdicts"), "sinks.alerts"),
         (None, {"source": {"url": "in/day.jsonl"}, "sinks": {"alerts": "in/day.jsonl"}}, ALERTS, "recordings"),
         (None, {"sinks": {"alerts": "in"}}, ALERTS, "a folder"),
