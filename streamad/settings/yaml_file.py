@@ -243,6 +243,10 @@ def validation_problems(
             message = nearest_key(model, loc)
         elif kind == "missing":
             message = "is required"
+        elif kind == "literal_error":
+            known = re.findall("'([^']*)'", message)
+            near = difflib.get_close_matches(str(item["input"]).lower(), known, n=1, cutoff=0.5)
+            message += f"; did you mean {near[0]!r}?" if near else ""
         elif kind == "model_type":
             message = f"holds keys, not a value: {', '.join(_model_at(model, loc).model_fields)}"
         elif kind == "tuple_type":

@@ -147,6 +147,9 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
             "model: {registry: 's3://bucket/models'}",
             "so the registry lies on a POSIX file system (mount one that all workers share)",
         ),
+        ("model: {backend: onnx}", "'onnxruntime' or 'openvino'; did you mean 'onnxruntime'?"),
+        ("model: {backend: OpenVINO}", "did you mean 'openvino'?"),
+        ("model: {backend: 7}", "Input should be 'auto', 'torchscript', 'onnxruntime' or 'openvino'"),
         ("model: {device: gpu}", "String should match pattern '^(auto|cpu|cuda(:\\d+)?)$'"),
     ],
 )
