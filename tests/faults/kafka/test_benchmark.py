@@ -61,7 +61,7 @@ def test_a_worker_is_measured_beside_a_bare_loop() -> None:
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
-    stages = {"fetch", "decode", "assemble", "window", "score", "judge", "transactions_and_joining"}
+    stages = {"fetch", "intake", "window", "score", "judge", "transactions_and_joining"}
     found = figures["chunked"]
     assert found["messages"] == 128
     assert all(found[form] > 0 for form in ("bare", "streamad", "without_model"))
