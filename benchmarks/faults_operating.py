@@ -91,6 +91,14 @@ class Scraper:
                         print(f"{url} answered {text[-500:]!r}", file=sys.stderr)
 
 
+def _refused(error: urllib.error.HTTPError) -> tuple[str, str]:
+    try:
+        text = error.read().decode(errors="replace")
+    except (OSError, HTTPException):
+        return "unanswered", ""
+    return ("unanswered" if "the worker is stopping" in text else "broken"), f"{error}: {text}"
+
+
 def asked(url: str) -> tuple[str, str]:
     """Return what came of a scrape (answered; unanswered: it starts, stops, is frozen or killed; broken) and its text.
 
@@ -102,8 +110,7 @@ def asked(url: str) -> tuple[str, str]:
                 return "unanswered", ""
             text = answer.read().decode()
     except urllib.error.HTTPError as error:
-        text = error.read().decode(errors="replace")
-        return ("unanswered" if "the worker is stopping" in text else "broken"), f"{error}: {text}"
+        return _refused(error)
     except (OSError, HTTPException):
         return "unanswered", ""
     if url.endswith("livez"):

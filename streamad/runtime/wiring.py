@@ -29,13 +29,21 @@ def source_for(plant: Plant, url: str | None = None) -> Source:
 
     That is the same scheme, and for files the same suffix. Raises PluginError, ConfigError, SourceError.
     """
-    settings = plant.settings
-    context = replace(plant.context, times=times_for(settings))
-    if url is not None and context.ids_from_files:
+    context = replace(plant.context, times=times_for(plant.settings))
+    if url is None:
+        return connect_source(plant.settings.source.url, plant.settings.source.options, context)
+    if context.ids_from_files:
         _check_file_ids(url)
-    if url is None or _kind(url) == _kind(settings.source.url):
-        return connect_source(url or settings.source.url, settings.source.options, context)
-    return connect_source(url, {}, context, where="source")
+    own = reading_from(plant, url).settings.source
+    return connect_source(url, own.options, context, where="source.options" if own.options else "source")
+
+
+def reading_from(plant: Plant, url: str) -> Plant:
+    """Return ``plant`` with ``url`` as its source, and the config's options if it is of the same kind."""
+    source = plant.settings.source
+    options = source.options if _kind(url) == _kind(source.url) else {}
+    source = source.model_copy(update={"url": url, "options": options})
+    return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 
 def _check_file_ids(url: str) -> None:

@@ -119,8 +119,9 @@ class LearningSettings(ConfigSection):
         if free < self.min_training:
             what = f"of first_training ({self.first_training}) sequences about {free:.0f} are not reserved"
             enough = math.ceil(self.min_training / (1 - self.reserve))
+            way = f"raise first_training to {enough} or " if enough <= kept else ""
             need = f"min_training ({self.min_training}) of them are needed"
-            return f"{what}, and {need}: raise first_training to {enough} or lower min_training"
+            return f"{what}, and {need}: {way}lower min_training or reserve"
         if self.max_reserve < 3 * comparison:
             return f"max_reserve ({self.max_reserve}) is below three times promotion.min_comparison ({comparison})"
         return None

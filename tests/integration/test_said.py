@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from typing import Any
 
 import pytest
 
@@ -28,17 +29,21 @@ def test_input_of_which_nothing_is_usable_is_an_error(plant: CliPlant, command: 
     assert error.endswith("see streamad check --config " + str(plant.config))
 
 
+@pytest.mark.parametrize("source", [None, {"url": "kafka://127.0.0.1:1/t", "options": {"session_timeout": "20s"}}])
 @pytest.mark.parametrize("command", ["replay", "score"])
 def test_the_command_that_shows_why_nothing_is_usable_works(
-    plant: CliPlant, command: str, monkeypatch: pytest.MonkeyPatch
+    plant: CliPlant, command: str, source: dict[str, Any] | None
 ) -> None:
+    if source is not None:
+        plant.write_config(source=source)
     given = plant.folder / "of mine.jsonl"
     given.write_text('{"temp": 1}\n')
     (error,) = [text for text in plant(command, "--from", given).err.splitlines() if text.startswith("error:")]
-    variable, *shown = shlex.split(error.partition(": see ")[2])
-    assert shown == ["streamad", "check", "--config", str(plant.config)]
-    monkeypatch.setenv(*variable.split("=", 1))
-    assert "of mine.jsonl" in plant("check").out
+    shown = shlex.split(error.partition(": see ")[2])
+    assert shown == ["streamad", "check", "--from", str(given), "--config", str(plant.config)]
+    checked = plant(*shown[1:], config=False)
+    assert "'temp' is not among the channels" in " ".join(checked.out.split()) or "missing_field" in checked.out
+    assert "session_timeout" not in checked.out
 
 
 def test_what_score_could_not_read_is_said(plant: CliPlant) -> None:

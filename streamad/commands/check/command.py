@@ -14,9 +14,10 @@ from streamad.commands.check.notify import check_notify
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, styled
+from streamad.commands.shared.console import ConfigOption, JsonOption, count, local_url, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
+from streamad.runtime.wiring import reading_from
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
@@ -26,6 +27,9 @@ def check(
     as_json: JsonOption = False,
     fast: Annotated[bool, typer.Option("--fast", help="Skip the model, which takes seconds to load.")] = False,
     options: Annotated[bool, typer.Option("--options", help="Also list the options of the source.")] = False,
+    from_url: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="Check only what this path or URL holds.")
+    ] = None,
 ) -> None:
     """Check that a run would work; nothing is written.
 
@@ -33,9 +37,11 @@ def check(
     reads the secrets of notify.receivers, and loads the model in service. Exit code 1 if a check failed, 2 if the
     config is invalid.
 
-    Example: streamad check --fast
+    Example: streamad check --from batch-17.csv
     """
     plant = load_plant(config)
+    if from_url is not None:
+        plant = reading_from(plant, local_url(from_url))
     findings = [ok("config", f"{config}: {len(plant.settings.channels)} channels")]
     if options:
         findings += list_options(plant)
@@ -48,6 +54,8 @@ def check(
     ]
     if not fast:
         steps.append(lambda plant: check_models(plant, config))
+    if from_url is not None:
+        steps = [check_source]
     if not as_json:
         _print(findings)
     for step in steps:

@@ -143,9 +143,9 @@ def worker_line(name: str, report: RunReport) -> str:
     """Return what one of several workers has done, and what it could not use."""
     parts = [f"{count(report.sequences, 'sequence')} judged", count(report.counters["alerts"], "alert")]
     if reasons := unscorable_text(report.counters["unscorable"]):
-        parts.append(f"unscorable: {reasons}")
+        parts.append(f"unscorable ({reasons})")
     parts += [f"{what}: {said}" for what, said in lost_texts(report.counters)]
-    return f"worker {name}: {', '.join(parts)}"
+    return f"worker {name}: {'; '.join(parts)}"
 
 
 def with_options(plant: Plant, options: dict[str, Any]) -> Plant:

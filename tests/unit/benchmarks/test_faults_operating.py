@@ -35,6 +35,7 @@ def test_a_notice_that_was_on_its_way_at_a_kill_belongs_to_the_killed_life() -> 
         (b"HTTP/1.0 200 OK\r\nDate: today", "unanswered"),
         (b"", "unanswered"),
         (b"HTTP/1.0 503 No\r\nContent-Length: 24\r\n\r\nthe worker is stopping\r\n", "unanswered"),
+        (b"HTTP/1.0 503 No\r\nContent-Length: 24\r\n\r\nthe worker", "unanswered"),
         (b"HTTP/1.0 503 No\r\nContent-Length: 1\r\n\r\nx", "broken"),
         (b"HTTP/1.0 500 No\r\n\r\n", "broken"),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\ndead", "broken"),

@@ -71,8 +71,8 @@ def test_a_worker_says_at_its_end_what_it_could_not_use() -> None:
     counters = Counters().as_dict() | {"alerts": 1, "late_samples": 3, "unscorable": {"late": 2}, "records": 9}
     report = RunReport(counters | {"dead_letters": {"malformed": 4}}, 1.0, "default", [], [])
     said = worker_line("w-1", report)
-    assert said.startswith("worker w-1: 0 sequences judged, 1 alert, unscorable: 2 late, ")
-    assert said.endswith("dead letters: 4 malformed (of 9 records), late: 3 samples")
+    assert said.startswith("worker w-1: 0 sequences judged; 1 alert; unscorable (2 late); ")
+    assert said.endswith("dead letters: 4 malformed (of 9 records); late: 3 samples")
 
 
 def test_without_a_model_no_worker_is_started(tmp_path: Path) -> None:

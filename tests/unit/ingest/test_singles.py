@@ -73,7 +73,7 @@ def records(draw: st.DrawFn) -> list[Record]:
     streams, size = draw(st.sampled_from(["r", "rs", "rst"])), draw(st.sampled_from([8, 4, 30]))
     is_timed, rare = draw(st.sampled_from([True, True, False])), draw(st.sampled_from([0.0, 0.01, 0.02, 0.04]))
     steps = draw(st.sampled_from([[1], [1, 1, 1, 2], [1, 1, 1, 1, 0, -2], [5, 10], [1] * 20 + [30, 200]]))
-    is_own = draw(st.booleans())
+    is_own, ahead_s = draw(st.booleans()), draw(st.sampled_from([0, 0, 30, -30]))
 
     def is_rare() -> bool:
         return random.random() < rare
@@ -84,7 +84,8 @@ def records(draw: st.DrawFn) -> list[Record]:
         stream, time_s = random.choice(streams), time_s + random.choice(steps)
         number = numbers[stream]
         key = str(random.randrange(4) if is_rare() else number // size)
-        of = message(stream=stream, sequence=key, time=START_US / 1e6 + 60 + time_s)
+        of = message(stream=stream, sequence=key, time=START_US / 1e6 + 60 + time_s + ahead_s)
+        of["route"] = "m" if number // size % 2 else random.choice("mn")
         numbers[stream] += 1
         if is_rare():
             of["end"] = True
@@ -114,7 +115,9 @@ def plants(draw: st.DrawFn) -> Settings:
     channels = [{"name": name} for name in CHANNELS]
     if draw(st.booleans()):
         channels[0]["missing"] = [-9999]  # type: ignore[assignment]
-    decode = {"max_message_bytes": 2_000}
+    decode = {"max_message_bytes": 2_000} | draw(
+        st.sampled_from([{}, {}, {}, {"time": "relative"}, {"timezone": "Europe/Berlin"}, {"format": "json"}])
+    )
     return settings_of(sequences=sequences, channels=channels, decode=decode)
 
 
@@ -123,6 +126,7 @@ class Taking:
     """An intake, and all that came out of it."""
 
     plant: Settings
+    route: str | None = None
     counters: Counters = field(default_factory=Counters)
     progress: Progress | None = None
     in_flight: deque[Closed] = field(default_factory=deque)
@@ -133,13 +137,15 @@ class Taking:
         self.restart()
 
     def restart(self) -> None:
-        decoder = Decoder(self.plant.decode, self.plant.channels)
+        decoder = Decoder(self.plant.decode, self.plant.channels, self.route)
         self.intake = Intake("p", self.plant, decoder, self.counters, progress=self.progress)
         self.in_flight.clear()
 
     def take(self, records: list[Record], written: tuple[tuple[int, int], ...]) -> None:
         batch = RecordBatch("p", tuple(records), records[-1].offset + 1, written=written)
-        ended = self.intake.take(batch, START_US)
+        self.end(self.intake.take(batch, START_US))
+
+    def end(self, ended: list[Closed]) -> None:
         self.in_flight += ended
         self.ended += [all_of(closed) for closed in ended]
         self.aside += [msgspec.to_builtins(record.message) for record in self.intake.take_aside()]
@@ -157,7 +163,8 @@ def test_records_taken_together_give_what_they_give_one_by_one(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intake_module, "_FEWEST_TOGETHER", data.draw(st.sampled_from([1, 3])))
-        together, one_by_one = Taking(plant), Taking(plant)
+        route = data.draw(st.sampled_from([None, None, "route"]))
+        together, one_by_one = Taking(plant, route), Taking(plant, route)
         written_s = data.draw(st.sampled_from([None, 400, 70]))
         written = () if written_s is None else ((0, START_US + written_s * SECOND_US),)
         at, may_restart = 0, data.draw(st.booleans())
@@ -167,6 +174,12 @@ def test_records_taken_together_give_what_they_give_one_by_one(
             with pytest.MonkeyPatch.context() as alone:
                 alone.setattr(intake_module, "_FEWEST_TOGETHER", 1_000)
                 one_by_one.take(records[at:behind], written)
+            if (idle_s := data.draw(st.sampled_from([0, 0, 0, 5, 400]))) > 0:
+                for each in (together, one_by_one):
+                    each.end(each.intake.expire(idle_s * SECOND_US, START_US))
+            if data.draw(st.sampled_from([False] * 9 + [True])):
+                for each in (together, one_by_one):
+                    each.end(each.intake.evict_largest(START_US))
             assert together.ended == one_by_one.ended
             assert together.aside == one_by_one.aside
             assert together.counters.as_dict() == one_by_one.counters.as_dict()

@@ -139,7 +139,7 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         ),
         (
             "learning: {first_training: 60}",
-            "and min_training (60) of them are needed: raise first_training to 75 or lower min_training",
+            "and min_training (60) of them are needed: raise first_training to 75 or lower min_training or reserve",
         ),
         ("learning: {max_reserve: 59}", "max_reserve (59) is below three times promotion.min_comparison (20)"),
         ("learning: {schedule: nightly}", "write such as '0 3 * * *'"),

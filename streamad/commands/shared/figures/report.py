@@ -114,8 +114,8 @@ def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD, *, giv
         parts.append(f"{counters['ignored']} hold no channel of the plant")
     if counters.get("without_id"):
         parts.append(f"{count(counters['without_id'], 'sample')} without a sequence id: sequences.without_id is skip")
-    see = f"STREAMAD_SOURCE__URL={shlex.quote(given)} streamad check" if given else "streamad check"
-    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see {see} --config FILE")
+    of = f" --from {shlex.quote(given)}" if given else ""
+    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check{of} --config FILE")
 
 
 def lost_texts(counters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
