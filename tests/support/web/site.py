@@ -65,7 +65,12 @@ def served(folder: Path, *options: str) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("open http://"), line
-        yield line.split()[1]
+        try:
+            yield line.split()[1]
+        except BaseException:
+            process.kill()
+            print(f"the page said: {process.communicate()[1]}")
+            raise
         process.terminate()
         process.wait(30)
 
