@@ -72,10 +72,11 @@ def score(
     models = _Models(plant, version)
     if settings.models is None:
         models.get(settings.model.name)
-    source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
+    given = input_url(recordings, from_url)
+    source = open_input(plant, given, span_now(plant, since, until))
     data = run_async(read_windows(plant, source, recordings or from_url or settings.source.url))
     counters = data.counters.as_dict()
-    check_usable(counters, given=input_url(recordings, from_url))
+    check_usable(counters, given=given)
     for what, said in lost_texts(counters):
         err.print(notice(what, f": {said}"))
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())

@@ -29,13 +29,13 @@ def source_for(plant: Plant, url: str | None = None) -> Source:
 
     That is the same scheme, and for files the same suffix. Raises PluginError, ConfigError, SourceError.
     """
-    context = replace(plant.context, times=times_for(plant.settings))
-    if url is None:
-        return connect_source(plant.settings.source.url, plant.settings.source.options, context)
-    if context.ids_from_files:
+    settings = plant.settings
+    context = replace(plant.context, times=times_for(settings))
+    if url is not None and context.ids_from_files:
         _check_file_ids(url)
-    own = reading_from(plant, url).settings.source
-    return connect_source(url, own.options, context, where="source.options" if own.options else "source")
+    if url is None or _kind(url) == _kind(settings.source.url):
+        return connect_source(url or settings.source.url, settings.source.options, context)
+    return connect_source(url, {}, context, where="source")
 
 
 def reading_from(plant: Plant, url: str) -> Plant:

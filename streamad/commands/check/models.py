@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
@@ -16,7 +15,7 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
-from streamad.learn.registry.backends import TORCHSCRIPT
+from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.ports import BackendDetector
@@ -125,8 +124,9 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
 
 
 def _cannot_learn(plant: Plant) -> list[Finding]:
-    needs_torch = isinstance(detector_for(plant), BackendDetector) and find_spec("torch") is None
-    if plant.settings.learning is None or not needs_torch:
+    if plant.settings.learning is None or is_installed(TORCHSCRIPT):
+        return []
+    if not isinstance(detector_for(plant), BackendDetector):
         return []
     advice = "install torch here, or let another worker learn: leave the section learning out here"
     return [warning("learning", "torch is not installed: this worker cannot train", advice)]
@@ -134,7 +134,7 @@ def _cannot_learn(plant: Plant) -> list[Finding]:
 
 def _backend(model: ModelInService) -> str:
     """Return what serves, if it is not TorchScript or torch is missing."""
-    missing = "; torch: not installed" if find_spec("torch") is None else ""
+    missing = "" if is_installed(TORCHSCRIPT) else "; torch: not installed"
     if model.backend == TORCHSCRIPT:
         return missing
     return f"{missing}, serving with {model.backend}" if missing else f"; serving with {model.backend}"

@@ -141,14 +141,14 @@ def test_an_event_names_its_model_if_there_are_several(names_model: bool, messag
 )
 def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     learned = LearningCounters(drifts=n, trainings=n, promotions=n, swaps=n)
-    counters = {"verdicts": {}, "dead_letters": 0, "late_samples": 0, "learning": {"default": asdict(learned)}}
+    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(learned)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
     learned = LearningCounters(trainings=3, failed=2)
-    counters = {"verdicts": {}, "dead_letters": 0, "late_samples": 0, "learning": {"default": asdict(learned)}}
+    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(learned)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
 
@@ -169,7 +169,7 @@ def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixtur
 def test_the_summary_says_what_became_of_feedback(
     unread: Unread | None, n_malformed: int, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counters = {"verdicts": {}, "alerts": 0, "dead_letters": 0, "late_samples": 0}
+    counters = {"verdicts": {}, "alerts": 0, "dead_letters": {}, "late_samples": 0}
     report = RunReport(counters, 0.0, "default", [], [], unread=unread, malformed_feedback=n_malformed)
     print_summary(report, 0.02)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -72,7 +72,7 @@ def test_a_worker_says_at_its_end_what_it_could_not_use() -> None:
     report = RunReport(counters | {"dead_letters": {"malformed": 4}}, 1.0, "default", [], [])
     said = worker_line("w-1", report)
     assert said.startswith("worker w-1: 0 sequences judged; 1 alert; unscorable (2 late); ")
-    assert said.endswith("dead letters: 4 malformed (of 9 records); late: 3 samples")
+    assert said.endswith("dead letters: 4 (4 malformed); late samples: 3")
 
 
 def test_without_a_model_no_worker_is_started(tmp_path: Path) -> None:

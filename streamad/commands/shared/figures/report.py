@@ -57,14 +57,8 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
     for name, learned in counters.get("learning", {}).items():
         what = "learned" if len(counters["learning"]) == 1 else f"learned ({name})"
         table.add_row(what, _learned(learned))
-    for name in ("dead_letters", "late_samples"):
-        value = counters[name]
-        if n := sum(value.values()) if isinstance(value, dict) else value:
-            table.add_row(name.replace("_", " "), str(n))
-    if counters.get("without_id"):
-        table.add_row("without an id", f"{count(counters['without_id'], 'sample')} left out")
-    if counters.get("bad_values"):
-        table.add_row("bad values", bad_values_text(counters["bad_values"]))
+    for what, said in lost_texts(counters):
+        table.add_row(what, said)
     if held := counters.get("held"):
         table.add_row("open", f"{count(held, 'sequence')} held: the next run may bring the rest")
 
@@ -120,10 +114,11 @@ def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD, *, giv
 
 def lost_texts(counters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what became of records and samples that are in no sequence, and the counts, for people."""
-    if kinds := unreadable_text(counters["dead_letters"]):
-        yield "dead letters", f"{kinds} (of {count(counters['records'], 'record')})"
+    if letters := counters["dead_letters"]:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in letters.items())
+        yield "dead letters", f"{sum(letters.values())} ({kinds})"
     if n := counters["late_samples"]:
-        yield "late", f"{count(n, 'sample')}"
+        yield "late samples", str(n)
     if n := counters.get("without_id"):
         yield "without an id", f"{count(n, 'sample')} left out"
     if values := counters.get("bad_values"):
