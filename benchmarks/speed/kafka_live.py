@@ -15,7 +15,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,8 @@ class Live:
                 await self._all_judged(n_sent)
                 await asyncio.sleep(1)  # its last commit
             await listener
+            with suppress(TimeoutError):
+                await self._an_alert()
         finally:
             await producer.stop()
             subscriber.cancel()
@@ -124,6 +126,13 @@ class Live:
     async def _all_judged(self, n: int) -> None:
         async with asyncio.timeout(_LONGEST_S):
             while self._judged < n:
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def _an_alert(self) -> None:
+        """Wait until the subscriber has seen an alert: it may be behind the worker."""
+        async with asyncio.timeout(_LONGEST_S):
+            while not self.latencies_ms:
                 self._moved.clear()
                 await self._moved.wait()
 
@@ -175,6 +184,7 @@ class Live:
                         begun_s = self._handed.get(msgspec.json.decode(record.value)["sequence"])
                         if begun_s is not None:
                             self.latencies_ms.append(1e3 * (now_s - begun_s))
+                            self._moved.set()
         finally:
             await consumer.stop()
 
