@@ -162,5 +162,8 @@ def _reflected(x_BCL: Tensor) -> Tensor:
 
 def _normalised(h_BGL: Tensor) -> Tensor:
     """Return mean 0 and biased variance 1 over L, eps 1e-5, as ``kernels.instance_norm_relu`` has it."""
-    centred_BGL = h_BGL - h_BGL.mean(dim=2, keepdim=True)
-    return centred_BGL * torch.rsqrt((centred_BGL * centred_BGL).mean(dim=2, keepdim=True) + 1e-5)
+    mean_BG1 = h_BGL.mean(dim=2, keepdim=True)
+    centred_BGL = h_BGL - mean_BG1
+    variance_BG1 = (centred_BGL * centred_BGL).mean(dim=2, keepdim=True)
+    varies_BG1 = torch.clamp(variance_BG1 * 1e11 / (mean_BG1 * mean_BG1 + 0.1) - 1.0, 0.0, 1.0)
+    return centred_BGL * (torch.rsqrt(variance_BG1 + 1e-5) * varies_BG1)

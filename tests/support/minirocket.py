@@ -1,4 +1,4 @@
-"""MiniRocket with the draws of aeon's, so that both can be compared."""
+"""MiniRocket with the draws of aeon's, so that both can be compared: its steps are ramps of next to no width."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from aeon.transformations.collection.convolution_based import MiniRocket as Published
 
 from streamad_models.ensemble.minirocket import Dilation, MiniRocket
+
+_WIDTH = 1e-4
 
 
 def of_published(published: Published, n_channels: int, length: int) -> tuple[MiniRocket, np.ndarray]:
@@ -27,5 +29,6 @@ def of_published(published: Published, n_channels: int, length: int) -> tuple[Mi
             at, first = at + n, first + count
         padded = (index + np.arange(84)) % 2 == 0
         order += [np.array(place)[padded].ravel(), np.array(place)[~padded].ravel()]
-        modules.append(Dilation(index, dilation, torch.from_numpy(weight), torch.from_numpy(bias), length))
+        parts = (torch.from_numpy(part / _WIDTH) for part in (weight, bias))
+        modules.append(Dilation(index, dilation, *parts, length))
     return MiniRocket(modules), np.concatenate(order)

@@ -1,4 +1,4 @@
-"""The fit of the default detector: distances in four feature spaces from the training windows, and their join.
+"""The fit of the default detector: distances in five feature spaces from the training windows, and their join.
 
 Legend: N training windows, C channels, L window length, K terms.
 """
@@ -13,23 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from streamad.errors import some_of
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import WindowSet
-from streamad_models.ensemble.learned import CONTRAST, FEWEST_WINDOWS, VIEW_DISTANCE, Learned, LearnedFits
+from streamad_models.ensemble.learned import CONTRAST, VIEW_DISTANCE, Learned, LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, Space
 from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
-from streamad_models.ensemble.spaces import SPACES, features_of, fit_spaces
+from streamad_models.ensemble.scaling import WIDEST_RATIO, ChannelScaling, fit_channel_scaling
+from streamad_models.ensemble.spaces import DAMPING, SPACES, features_of, fit_spaces
+from streamad_models.ensemble.weights import LEARNED_WEIGHT, Weights, weights_of
 from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import resolve_device
 
-WEIGHTS = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "intervals": (0.5, 0.5), "readings": (0.5, 0.0)}
-"""The weights of a space's two measures; a member of weight 0 is left out."""
-LEARNED_WEIGHT = 0.25
-"""The weight of all networks' contrasts together, and that of their view distances."""
-_ALL_WEIGHTS = np.array([weight for pair in WEIGHTS.values() for weight in pair])
-_MEMBERS = np.flatnonzero(_ALL_WEIGHTS).tolist()
+_LEAST_SPREAD = 0.03  # of a member's logarithms: rounding must not become a term
 _PRIOR_SPREAD = 0.15  # of a member's logarithms; it has the weight of five windows
 _PRIOR_WINDOWS = 5
 
@@ -49,16 +47,18 @@ def fit_ensemble(
     began_s = time.perf_counter()
     kept = reference_indexes(len(data), seed)
     known = data.take(kept)
-    fits = LearnedFits(options.effort, options.time_limit_s, progress)
+    fits = LearnedFits(options, progress)
     learned = fits.run(known, seed=seed, device=device, resume=resume)
     n_channels, length = data.values.shape[1:]
-    model = EnsembleModel(n_channels, length, _MEMBERS, [each.member for each in learned])
+    scaling = fit_channel_scaling(known)
+    weights = weights_of(n_channels, scaling.aligned)
+    members = _Members(weights, learned)
+    model = EnsembleModel(n_channels, length, members.places, [each.member for each in learned])
+    model.set_channel_scaling(scaling.origin, scaling.factor)
     references = _fit_spaces(options, model, known, seed)
-    of_networks = np.full(2 * len(learned), LEARNED_WEIGHT / max(len(learned), 1))
-    weights = np.concatenate([_ALL_WEIGHTS[_MEMBERS], of_networks])
-    logs = np.concatenate([each.training_logs for each in references.values()], axis=1)[:, _MEMBERS]
+    logs = np.concatenate([references[name].training_logs for name in SPACES], axis=1)[:, members.places]
     logs = np.concatenate([logs, *(each.logs for each in learned)], axis=1)
-    model.set_common_scale(*common_scale(logs), weights)
+    model.set_common_scale(*common_scale(logs), members.weights)
     with torch.inference_mode():
         shares = [torch.from_numpy(each.shares) for each in learned]
         own_terms = model.terms(torch.from_numpy(logs.astype(np.float32)), shares).numpy()
@@ -72,62 +72,70 @@ def fit_ensemble(
         settings={
             **options.model_dump(mode="json"),
             "seed": seed,
-            "weights": dict(zip(_log_names(len(learned)), np.round(weights, 3).tolist(), strict=True)),
+            "aligned": round(scaling.aligned, 3),
+            "weights": dict(zip(members.names, np.round(members.weights, 3).tolist(), strict=True)),
         },
-        remarks=_remarks(options, fits, len(data), len(known)),
-        terms=_term_names(learned),
+        remarks=(*_remarks_on_units(scaling, known.units), *_remarks(fits, len(data), len(known))),
+        terms=members.terms,
     )
     return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
 
 
 def _fit_spaces(options: EnsembleOptions, model: EnsembleModel, known: WindowSet, seed: int) -> dict[str, Reference]:
-    """Fit scaling and spaces of ``model`` to ``known``; return the references in their order."""
-    model.set_scaling(known)
+    """Fit the spaces of ``model`` to ``known``; return their references by name."""
     lengths = torch.from_numpy(known.lengths)
     x_NCL = model.prepare(torch.from_numpy(known.values), lengths)
     references = {}
     for name, space in fit_spaces(x_NCL, options, seed).items():
-        references[name] = fit_reference(features_of(space, x_NCL, lengths))
+        references[name] = fit_reference(features_of(space, x_NCL, lengths), damping=DAMPING[name])
         model.spaces.append(Space(space, Neighbours(references[name])))
     return references
 
 
-def _remarks(options: EnsembleOptions, fits: LearnedFits, n: int, n_known: int) -> tuple[str, ...]:
-    found = fits.remarks
+class _Members:
+    """Places among the spaces' logarithms, names and weights of the members that count, networks last."""
+
+    def __init__(self, weights: Weights, learned: Sequence[Learned]) -> None:
+        of_spaces = [weight for name in SPACES for weight in weights[name]]
+        of_networks = [LEARNED_WEIGHT / max(len(learned), 1)] * (2 * len(learned))
+        self.places = [place for place, weight in enumerate(of_spaces) if weight > 0.0]
+        self.weights = np.array([*(of_spaces[place] for place in self.places), *of_networks])
+        every = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
+        neighbours = [every[place] for place in self.places]
+        self.names = [*neighbours]
+        self.terms = (*neighbours,)
+        for place, each in enumerate(learned):
+            network = f"neutral_ad_{place + 1}"
+            self.names += [f"{network}.{CONTRAST}", f"{network}.{VIEW_DISTANCE}"]
+            transformations = (f"{network}.transformation_{k}" for k in range(each.shares.shape[1]))
+            self.terms = (*self.terms, *transformations, f"{network}.{VIEW_DISTANCE}")
+
+
+def _remarks_on_units(scaling: ChannelScaling, units: Sequence[str]) -> tuple[str, ...]:
+    """Return the remark on channels whose spread does not fit the others of their unit."""
+    if not scaling.alone:
+        return ()
+    named = dict.fromkeys(units[place] for place in scaling.alone)
+    return (
+        f"{len(scaling.alone)} of the channels in {', '.join(named)} differ from the others of their unit more than "
+        f"{WIDEST_RATIO:g}-fold in spread and keep a scale of their own (channels {some_of(scaling.alone)}, counted "
+        "from 0): check their units",
+    )
+
+
+def _remarks(fits: LearnedFits, n: int, n_known: int) -> tuple[str, ...]:
     if n_known < n:
-        found = (f"{n_known} of {n} sequences, drawn by the seed, are the reference", *found)
-    if options.effort != "quick" and n < FEWEST_WINDOWS:
-        few = f"{n} sequences are too few to train networks ({FEWEST_WINDOWS} are needed): neighbours alone judge"
-        found = (few, *found)
-    return found
-
-
-def _log_names(n_learned: int) -> list[str]:
-    names = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
-    return [names[place] for place in _MEMBERS] + [
-        f"{_network_name(place)}.{measure}" for place in range(n_learned) for measure in (CONTRAST, VIEW_DISTANCE)
-    ]
-
-
-def _term_names(learned: Sequence[Learned]) -> tuple[str, ...]:
-    """Return the names of the terms: a network's contrast is divided among its transformations."""
-    names = _log_names(0)
-    for place, each in enumerate(learned):
-        names += [f"{_network_name(place)}.transformation_{k}" for k in range(each.shares.shape[1])]
-        names.append(f"{_network_name(place)}.{VIEW_DISTANCE}")
-    return tuple(names)
-
-
-def _network_name(place: int) -> str:
-    return f"neutral_ad_{place + 1}"
+        return (f"{n_known} of {n} sequences, drawn by the seed, are the reference", *fits.remarks)
+    return fits.remarks
 
 
 def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the median and the spread [K] of the members' logarithms of training windows [N, K].
 
-    The spread is half the width of the middle 68 %, drawn towards its usual size while there are few windows.
+    The spread is half the width of the middle 68 %, drawn towards its usual size while there are few windows, and never
+    so small that rounding would show.
     """
     n = len(logs_NK)
     low, median, high = np.quantile(logs_NK, [0.16, 0.5, 0.84], axis=0)
     variance = (n * ((high - low) / 2) ** 2 + _PRIOR_WINDOWS * _PRIOR_SPREAD**2) / (n + _PRIOR_WINDOWS)
-    return median, np.sqrt(variance)
+    return median, np.maximum(np.sqrt(variance), _LEAST_SPREAD)

@@ -1,4 +1,4 @@
-"""The trainings of the ensemble's networks, each also on halves, so that no training window judges itself.
+"""The trainings of the ensemble's networks, each also without folds, so that no training window judges itself.
 
 Legend: N training windows, K transformations, V = K + 1 views of Z features, D = V Z.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,23 +21,63 @@ from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
 from streamad_models.ensemble.network import NetworkMember
-from streamad_models.ensemble.options import Effort
+from streamad_models.ensemble.options import Effort, EnsembleOptions
 from streamad_models.neutral_ad.data import MIN_SEQUENCES
-from streamad_models.neutral_ad.detector import NeutralAD
+from streamad_models.neutral_ad.encoder import block_widths, depth_for_length
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import NeutralADOptions, Parametrisation
+from streamad_models.neutral_ad.training import fit_model
 
 NETWORKS: dict[Effort, tuple[tuple[Parametrisation, int], ...]] = {
-    "quick": (),
+    "quick": (("multiplicative", 0),),
     "normal": (("multiplicative", 0),),
     "thorough": tuple((form, step) for step in (0, 1) for form in ("multiplicative", "residual", "feed_forward")),
 }
 """The networks of an effort: the form of T_k, and what is added to the seed."""
+MOST_SECONDS: Final = 20.0
+"""CPU seconds of the network of a quick fit by ``cpu_seconds``, or it has none: the six fits of a training on few
+windows, which make smaller batches, take about a minute."""
 CONTRAST, VIEW_DISTANCE = "contrast", "view_distance"
-FEWEST_WINDOWS = 2 * MIN_SEQUENCES
-_FOLDS = 2
+_STEPS: Final = 96
+"""Of the optimiser; where windows are many, at least four epochs. Held-out windows are told apart best after 50 to 100
+steps (docs/model/detector.md); the loss falls on, and so does that of held-out windows."""
+_LEAST_EPOCHS: Final = 4
+_BATCH: Final = 16
+_OPERATIONS_A_SECOND, _SECONDS_A_STEP = 5e10, 0.008  # of one thread of the machine of docs/internals/speed.md
 _ROWS = 64
+
+
+def n_folds(n: int) -> int:
+    """Return in how many folds ``n`` windows judge one another: halves of few would leave too little to train on."""
+    return 2 if n >= 2 * MIN_SEQUENCES else 4
+
+
+def schedule(n: int) -> tuple[int, int]:
+    """Return epochs and batch size of a training on ``n`` windows.
+
+    >>> [schedule(n) for n in (8, 30, 100, 2000)]
+    [(48, 4), (24, 7), (16, 16), (4, 16)]
+    """
+    batch = min(max(n // 4, 4), _BATCH)
+    return max(_STEPS // max(n // batch, 1), _LEAST_EPOCHS), batch
+
+
+def cpu_seconds(n: int, n_channels: int, length: int) -> float:
+    """Return about how long all trainings of one network take at most, one thread: the same on every machine.
+
+    Up to 384 windows their number does not count: fits on all and without a fold must decide alike. The operations are
+    those of the mask networks' and the encoder's convolutions, three times for forward and backward.
+    """
+    n_transformations = NeutralADOptions().n_transformations
+    masks = n_transformations * 8 * 3 * n_channels**2 * length
+    widths, steps, encoder = [n_channels, *block_widths(depth_for_length(length))], length, 0
+    for place, (n_in, n_out) in enumerate(pairwise(widths)):
+        inwards, steps = steps * n_in**2, steps if place == 0 else (steps + 1) // 2
+        encoder += inwards + steps * (3 * n_in**2 + 4 * n_in * n_out)
+    n_steps = 3 * max(_STEPS, _LEAST_EPOCHS * n // _BATCH)
+    operations = 6.0 * n_steps * _BATCH * (masks + (n_transformations + 1) * encoder)
+    return operations / _OPERATIONS_A_SECOND + n_steps * _SECONDS_A_STEP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,21 +96,24 @@ class Learned:
 class LearnedFits:
     """The trainings of the networks of an effort, one after the other; their steps are reported as those of one."""
 
-    def __init__(self, effort: Effort, time_limit_s: float | None, progress: TrainingProgress | None) -> None:
-        self._networks = NETWORKS[effort]
-        self._n_fits = len(self._networks) * (_FOLDS + 1)
-        self._limit_s = time_limit_s
-        self._progress = progress
+    def __init__(self, options: EnsembleOptions, progress: TrainingProgress | None) -> None:
+        self._effort, self._limit_s, self._progress = options.effort, options.time_limit_s, progress
+        self._n_fits = 0
         self._done: list[TrainingSummary] = []
 
     def run(self, data: WindowSet, *, seed: int, device: str, resume: Path | None) -> list[Learned]:
-        """Train each network on ``data``, and on each half of it for the other half; none on fewer than 16 windows.
+        """Train each network on ``data``, and without each fold for that fold.
 
-        Raises DetectorError if a training diverges, OutputError if a resume file cannot be written.
+        With effort ``quick`` none that may take longer than ``MOST_SECONDS``. The numbers of windows, channels and
+        steps decide, never a clock: the same data have the same members everywhere. Raises DetectorError if a training
+        diverges, OutputError if a resume file cannot be written.
         """
-        if len(data) < FEWEST_WINDOWS:
+        n, (n_channels, length) = len(data), data.values.shape[1:]
+        if self._effort == "quick" and cpu_seconds(n, n_channels, length) > MOST_SECONDS:
             return []
-        return [self._fit(data, form, seed + added, device, resume) for form, added in self._networks]
+        networks = NETWORKS[self._effort]
+        self._n_fits = len(networks) * (n_folds(n) + 1)
+        return [self._fit(data, form, seed + added, device, resume) for form, added in networks]
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -80,9 +125,10 @@ class LearnedFits:
         return tuple(dict.fromkeys(found))
 
     def _fit(self, data: WindowSet, form: Parametrisation, seed: int, device: str, resume: Path | None) -> Learned:
-        of_fold = np.random.default_rng(seed).permutation(len(data)) % _FOLDS  # modes may alternate
+        folds = n_folds(len(data))
+        of_fold = np.random.default_rng(seed).permutation(len(data)) % folds  # modes may alternate
         logs = np.empty((len(data), 2))
-        for fold in range(_FOLDS):
+        for fold in range(folds):
             others, held_out = (data.take(np.flatnonzero(mask)) for mask in (of_fold != fold, of_fold == fold))
             member, _ = self._trained(others, form, seed, device, resume)
             logs[of_fold == fold] = _outputs(member, held_out)[0]
@@ -92,10 +138,19 @@ class LearnedFits:
     def _trained(
         self, data: WindowSet, form: Parametrisation, seed: int, device: str, resume: Path | None
     ) -> tuple[NetworkMember, TrainingSummary]:
-        options = NeutralADOptions(transformation=form, time_limit_s=self._time_left_s())
+        epochs, batch = schedule(len(data))
+        options = NeutralADOptions(
+            transformation=form,
+            epochs=epochs,
+            batch_size=batch,
+            patience=None,
+            validation=0.0,
+            time_limit_s=self._time_left_s(),
+        )
         path = None if resume is None else resume.with_name(f"{resume.name}.{len(self._done)}")
         progress = self._step_of(options.epochs)
-        fitted = NeutralAD(options).fit(data, seed=seed, device=device, progress=progress, resume=path)
+        untrained = NeutralADModel(data.values.shape[1], data.values.shape[2], options, seed)
+        fitted = fit_model(untrained, data, options, seed=seed, device=device, progress=progress, resume=path)
         self._done.append(fitted.summary)
         network = fitted.model.cpu()
         views, terms = _embedded(network, data)

@@ -16,7 +16,8 @@ N_TAPS = 9
 N_KERNELS = 84
 _MAX_DILATIONS = 32
 _MAX_CHANNELS = 9  # of one kernel
-_ROUNDING = 2.0**-17  # 64 units in the last place of a sum of absolute products
+_WIDTH = 0.01  # of the standard deviation of a kernel's values: between "not above" and "above" a bias
+_LEAST_WIDTH = 2.0**-12  # 2,048 units in the last place of a sum of absolute products
 _POOLED_WINDOWS = 8  # whose values give a kernel's biases; the paper takes those of one window
 
 
@@ -41,7 +42,7 @@ class MiniRocket(nn.Module):
 
 
 class Dilation(nn.Module):
-    """All kernels at one dilation; the weights hold -1 and 2 at a kernel's channels, else 0.
+    """All kernels at one dilation; the weights are -1 and 2 at a kernel's channels, else 0, divided by its width.
 
     Every second kernel sees the window padded: the even ones at a dilation of even ``index``.
     """
@@ -71,24 +72,21 @@ class Dilation(nn.Module):
 
 
 def _share_above(values_BFL: Tensor, bias_FQ: Tensor) -> Tensor:
-    """Return the share [B, F, Q] of the values [B, F, L] above each bias.
-
-    A comparison that writes floats is several times as fast as one that writes booleans; counting by a product, too.
-    """
-    n, n_kernels, length = values_BFL.shape
-    is_above_BFQL = values_BFL.new_empty([n, n_kernels, bias_FQ.shape[1], length])
-    torch.gt(values_BFL.unsqueeze(2), bias_FQ.unsqueeze(2), out=is_above_BFQL)
-    counts_BFQ1 = torch.matmul(is_above_BFQL, values_BFL.new_ones([length, 1]))
-    return counts_BFQ1.squeeze(3) / length
+    """Return the share [B, F, Q] of the values [B, F, L] above each bias; a value counts in part up to 1 above it."""
+    above_BFQL = (values_BFL.unsqueeze(2) - bias_FQ.unsqueeze(2)).clamp_(0.0, 1.0)
+    counts_BFQ1 = torch.matmul(above_BFQL, values_BFL.new_ones([values_BFL.shape[2], 1]))
+    return counts_BFQ1.squeeze(3) / values_BFL.shape[2]
 
 
 def fit_minirocket(x_NCL: Tensor, n_features: int, rng: np.random.Generator) -> MiniRocket:
     """Return the features with dilations for the windows' length and biases from their values.
 
     ``n_features`` is rounded down to a multiple of the 84 kernels. A kernel's biases are quantiles of its values in
-    up to eight windows drawn by ``rng``; its channels are drawn, too: up to nine, small numbers more often. A bias lies
-    above its quantile by more than a sum can be rounded: a stretch that channels are held over gives 0, and so
-    quantiles of 0, and another order of summation must not decide whether it is above.
+    up to eight windows drawn by ``rng``; its channels are drawn, too: up to nine, small numbers more often.
+
+    A value counts as above a bias in part, up to a width above it, where the paper has a step: the order of a sum must
+    not decide a feature. The ramp begins half a width above the quantile: a stretch that channels are held over gives
+    0 up to rounding, and so quantiles of 0, and counts as not above.
     """
     n_channels, length = x_NCL.shape[1], x_NCL.shape[2]
     dilations, counts = _dilations(length, max(n_features // N_KERNELS, 1))
@@ -98,8 +96,8 @@ def fit_minirocket(x_NCL: Tensor, n_features: int, rng: np.random.Generator) -> 
         weight_KCT = _weights(n_channels, rng)
         quantiles_KQ = (np.arange(first, first + N_KERNELS * count).reshape(N_KERNELS, count) * golden) % 1
         first += N_KERNELS * count
-        bias_KQ = _biases(x_NCL, weight_KCT, dilation, quantiles_KQ, rng)
-        made.append(Dilation(index, dilation, weight_KCT, bias_KQ, length))
+        bias_KQ, width_K = _biases(x_NCL, weight_KCT, dilation, quantiles_KQ, rng)
+        made.append(Dilation(index, dilation, weight_KCT / width_K[:, None, None], bias_KQ, length))
     return MiniRocket(made)
 
 
@@ -127,11 +125,14 @@ def _weights(n_channels: int, rng: np.random.Generator) -> Tensor:
 
 def _biases(
     x_NCL: Tensor, weight_KCT: Tensor, dilation: int, quantiles_KQ: npt.NDArray[np.float64], rng: np.random.Generator
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """Return where the ramps begin [K, Q], in widths, and the widths [K]."""
     drawn = torch.from_numpy(rng.choice(len(x_NCL), min(_POOLED_WINDOWS, len(x_NCL)), replace=False))
     values_PKL = F.conv1d(x_NCL[drawn], weight_KCT, dilation=dilation, padding=N_TAPS // 2 * dilation)
-    values_KV = values_PKL.transpose(0, 1).flatten(1).numpy()
-    biases = np.stack([np.quantile(values, each) for values, each in zip(values_KV, quantiles_KQ, strict=True)])
+    values_KV = values_PKL.transpose(0, 1).flatten(1).numpy().astype(np.float64)
+    quantiles = np.stack([np.quantile(values, each) for values, each in zip(values_KV, quantiles_KQ, strict=True)])
     largest_C = x_NCL[drawn].abs().amax(dim=(0, 2))
-    margin_K1 = _ROUNDING * (weight_KCT.abs().sum(dim=2) @ largest_C).numpy()[:, None]
-    return torch.from_numpy((biases + margin_K1).astype(np.float32))
+    sums_K = (weight_KCT.abs().sum(dim=2) @ largest_C).numpy().astype(np.float64)
+    width_K = np.maximum(np.maximum(_WIDTH * values_KV.std(axis=1), _LEAST_WIDTH * sums_K), 1e-6)
+    bias_KQ = quantiles / width_K[:, None] + 0.5
+    return torch.from_numpy(bias_KQ.astype(np.float32)), torch.from_numpy(width_K.astype(np.float32))

@@ -24,7 +24,7 @@ LARGEST_READING = 100.0  # standard deviations: beyond it a reading is as anomal
 
 
 class Space(nn.Module):
-    """A feature space and the distances from the training windows in it: windows [B, C, L] to logarithms [B, 2]."""
+    """A feature space and the distances from the training windows in it: windows [B, C, L] to logarithms [B, 3]."""
 
     def __init__(self, features: nn.Module, neighbours: Neighbours) -> None:
         super().__init__()
@@ -32,9 +32,9 @@ class Space(nn.Module):
         self.neighbours = neighbours
 
     def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the logarithms [B, 2]."""
-        logs_B2: Tensor = self.neighbours(self.features(x_BCL, lengths_B))
-        return logs_B2
+        """Return the logarithms [B, 3]."""
+        logs_B3: Tensor = self.neighbours(self.features(x_BCL, lengths_B))
+        return logs_B3
 
 
 class WindowModel(ScaledModel):
@@ -78,8 +78,8 @@ def without_fills(data: WindowSet) -> WindowSet:
 class EnsembleModel(WindowModel):
     """Maps windows to the members' terms; pure per window, deterministic, scriptable.
 
-    ``spaces`` give logarithms in their order, two each, of which ``members`` (their places) count; ``learned`` networks
-    add two each. A logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without
+    ``spaces`` give logarithms in their order, three each, of which ``members`` (their places) count; ``learned``
+    networks add two each. A logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without
     itself. Its term is ``weight * joined(z)``; that of a network's contrast is divided among its transformations.
     """
 
@@ -114,6 +114,11 @@ class EnsembleModel(WindowModel):
             parts.append(logs_B2)
             shares.append(shares_BT)
         return self.terms(torch.cat(parts, dim=1), shares)
+
+    def set_channel_scaling(self, origin: Vector, factor: Vector) -> None:
+        """Take the origin and the factor of each channel."""
+        self.mean_C.copy_(torch.from_numpy(origin))
+        self.scale_C.copy_(torch.from_numpy(factor))
 
     def set_common_scale(self, median: Vector, spread: Vector, weights: Vector) -> None:
         """Take the median and the spread of each logarithm, and its weight."""

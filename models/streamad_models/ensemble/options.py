@@ -19,7 +19,8 @@ class EnsembleOptions(BaseModel):
     )
     n_groups: int = Field(default=32, ge=2, le=256, multiple_of=2, description="Hydra's groups of kernels a dilation")
     effort: Effort = Field(
-        default="quick", description="quick: neighbours alone; normal and thorough train networks, too"
+        default="quick",
+        description="quick: a NeuTraL AD network where it trains in seconds; normal: always; thorough: six",
     )
     time_limit_s: PositiveFloat | None = Field(
         default=None, description="of all networks together; each stops at an epoch's end; model.time_limit sets it"

@@ -13,10 +13,13 @@ from torch import Tensor, nn
 from streamad_models.ensemble.hydra import fit_hydra
 from streamad_models.ensemble.intervals import Intervals
 from streamad_models.ensemble.minirocket import fit_minirocket
+from streamad_models.ensemble.moments import Moments
 from streamad_models.ensemble.options import EnsembleOptions
 from streamad_models.ensemble.readings import Readings
 
-SPACES = ("minirocket", "hydra", "intervals", "readings")
+SPACES = ("minirocket", "hydra", "intervals", "readings", "moments")
+DAMPING = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.03, "readings": 0.03, "moments": 0.03}
+"""The share of its mean variance that a space adds to that of each feature: much where many features are noise."""
 _VALUES = 2_000_000  # of the widest array of one step: bounds its memory
 
 
@@ -25,9 +28,10 @@ def fit_spaces(x_NCL: Tensor, options: EnsembleOptions, seed: int) -> dict[str, 
     n_channels, length = x_NCL.shape[1], x_NCL.shape[2]
     return {
         "minirocket": fit_minirocket(x_NCL, options.n_minirocket, np.random.default_rng(seed)),
-        "hydra": fit_hydra(n_channels, length, options.n_groups, torch.Generator().manual_seed(seed)),
+        "hydra": fit_hydra(x_NCL, options.n_groups, torch.Generator().manual_seed(seed)),
         "intervals": Intervals(n_channels),
         "readings": Readings(n_channels),
+        "moments": Moments(n_channels, length),
     }
 
 

@@ -39,9 +39,16 @@ def instance_norm_relu(h_GLNC: Tensor, skip_GLNC: Tensor | None) -> Tensor:
 
 
 def _normalise(h_GLNC: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the normalised h and 1 / sqrt(variance + eps) [G, 1, N, C]; eps 1e-5 is torch.nn.InstanceNorm1d's."""
-    n_GLNC = h_GLNC - h_GLNC.mean(dim=1, keepdim=True)
-    scale_G1NC = (n_GLNC * n_GLNC).mean(dim=1, keepdim=True).add_(1e-5).rsqrt_()
+    """Return the normalised h and 1 / sqrt(variance + eps) [G, 1, N, C]; eps 1e-5 is torch.nn.InstanceNorm1d's.
+
+    A course that varies by no more than its mean is rounded by gives 0: seven norms in turn would make full-sized
+    numbers of the rounding. All other courses are scaled by the very number that the norm has without this.
+    """
+    mean_G1NC = h_GLNC.mean(dim=1, keepdim=True)
+    n_GLNC = h_GLNC - mean_G1NC
+    variance_G1NC = (n_GLNC * n_GLNC).mean(dim=1, keepdim=True)
+    varies_G1NC = (variance_G1NC * 1e11 / (mean_G1NC * mean_G1NC + 0.1) - 1.0).clamp_(0.0, 1.0)
+    scale_G1NC = variance_G1NC.add_(1e-5).rsqrt_().mul_(varies_G1NC)
     return n_GLNC.mul_(scale_G1NC), scale_G1NC
 
 

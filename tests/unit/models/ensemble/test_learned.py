@@ -9,12 +9,12 @@ from streamad.ports import TrainingStep
 from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.ensemble import Ensemble, EnsembleOptions
-from streamad_models.ensemble.learned import NETWORKS
+from streamad_models.ensemble.learned import MOST_SECONDS, NETWORKS, cpu_seconds
 from tests.support.detectors import SEQUENCES, sequences
 
 # Every training ends after its first epoch: the laws do not depend on how good the networks are.
 NORMAL = EnsembleOptions(n_minirocket=840, n_groups=4, effort="normal", time_limit_s=1e-6)
-K = 11
+K, N_NEIGHBOURS = 11, 11
 
 
 def test_it_keeps_the_laws_of_a_detector_with_a_network(tmp_path: Path) -> None:
@@ -24,8 +24,8 @@ def test_it_keeps_the_laws_of_a_detector_with_a_network(tmp_path: Path) -> None:
 def test_a_network_adds_a_term_a_transformation_and_one_for_its_views() -> None:
     fitted = Ensemble(NORMAL).fit(sequences(24), seed=0, device="cpu")
     summary = fitted.summary
-    assert len(summary.terms) == fitted.model.n_terms == 7 + K + 1
-    assert summary.terms[7] == "neutral_ad_1.transformation_0"
+    assert len(summary.terms) == fitted.model.n_terms == N_NEIGHBOURS + K + 1
+    assert summary.terms[N_NEIGHBOURS] == "neutral_ad_1.transformation_0"
     assert summary.terms[-1] == "neutral_ad_1.view_distance"
     assert list(summary.settings["weights"])[-2:] == ["neutral_ad_1.contrast", "neutral_ad_1.view_distance"]
     assert (summary.n_epochs, summary.best_epoch) == (1, 1)
@@ -36,26 +36,35 @@ def test_a_network_adds_a_term_a_transformation_and_one_for_its_views() -> None:
     assert (own >= 0).all()
 
 
-def test_neighbours_judge_as_they_do_without_networks() -> None:
-    data, new = sequences(24), sequences(5, seed=1)
-    quick = Ensemble(NORMAL.model_copy(update={"effort": "quick"})).fit(data, seed=0, device="cpu")
-    normal = Ensemble(NORMAL).fit(data, seed=0, device="cpu")
-    ours, theirs = (fitted.score(new.values, new.lengths)[:, :7] for fitted in (quick, normal))
-    np.testing.assert_array_equal(ours, theirs)
+def wide(n: int = 24) -> WindowSet:
+    """Windows whose network takes longer than a quick fit may."""
+    values = np.random.default_rng(0).normal(size=(n, 10, 200)).astype(np.float32)
+    return WindowSet(values, np.full(n, 200, np.int64), tuple(map(str, range(n))))
 
 
-def test_too_few_windows_train_no_network_and_say_so() -> None:
-    few = sequences(15)
-    summary = Ensemble(NORMAL).fit(few, seed=0, device="cpu").summary
-    assert len(summary.terms) == 7
-    assert "15 sequences are too few" in summary.remarks[0]
+def test_a_quick_fit_has_a_network_where_it_trains_in_seconds() -> None:
+    quick = NORMAL.model_copy(update={"effort": "quick"})
+    terms = {n: Ensemble(quick).fit(sequences(n), seed=0, device="cpu").summary.terms for n in (8, 24)}
+    assert terms[8] == terms[24]  # fits on all sequences and without a fold have the same terms
+    assert len(terms[8]) == N_NEIGHBOURS + K + 1
+    data = wide()
+    ours, theirs = (Ensemble(options).fit(data, seed=0, device="cpu") for options in (quick, NORMAL))
+    assert len(ours.summary.terms) == N_NEIGHBOURS
+    found, expected = (each.score(data.values, data.lengths)[:, :N_NEIGHBOURS] for each in (ours, theirs))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # neighbours judge as they do beside networks
+
+
+def test_numbers_decide_whether_a_network_trains_and_no_clock() -> None:
+    assert cpu_seconds(30, 6, 15) < cpu_seconds(30, 24, 51) < MOST_SECONDS < cpu_seconds(30, 9, 128)
+    assert len({cpu_seconds(n, 6, 30) for n in (8, 100, 384)}) == 1
+    assert cpu_seconds(2000, 6, 30) > cpu_seconds(384, 6, 30)
 
 
 def test_all_trainings_are_reported_as_one() -> None:
     steps: list[TrainingStep] = []
     Ensemble(NORMAL).fit(sequences(24), seed=0, device="cpu", progress=steps.append)
     assert [step.epoch for step in steps] == [1, 2, 3]
-    assert [step.n_epochs for step in steps] == [300, 201, 102]  # at most: each training may end early
+    assert [step.n_epochs for step in steps] == [96, 65, 26]  # at most: each training may end early
     assert [step.is_last for step in steps] == [False, False, True]
 
 

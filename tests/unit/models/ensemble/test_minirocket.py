@@ -33,13 +33,15 @@ def test_fitted_features_lie_within_0_and_1_at_every_length(length: int) -> None
     assert features.std(dim=0).mean() > 0.01
 
 
-def test_a_share_counts_the_values_strictly_above_a_bias() -> None:
-    module = fit_minirocket(torch.randn(5, 2, 30), 840, np.random.default_rng(0)).dilations[0]
+def test_a_value_counts_in_part_up_to_a_width_above_a_bias() -> None:
     windows = torch.randn(7, 2, 30, generator=torch.Generator().manual_seed(0))
+    module = fit_minirocket(windows, 840, np.random.default_rng(0)).dilations[0]
     values = torch.nn.functional.conv1d(windows, module.weight_padded_FCT, dilation=module.dilation, padding=4)
     module.bias_padded_FQ.copy_(values[0, :, :1])  # ties
-    expected = (values.unsqueeze(2) > module.bias_padded_FQ.unsqueeze(2)).float().mean(dim=3).flatten(1)
-    assert torch.equal(module(windows)[:, : expected.shape[1]], expected)
+    above = (values.unsqueeze(2) - module.bias_padded_FQ.unsqueeze(2)).clamp(0, 1)
+    expected = above.mean(dim=3).flatten(1)
+    torch.testing.assert_close(module(windows)[:, : expected.shape[1]], expected)
+    assert 0 < (above * (1 - above) > 0).float().mean() < 0.02  # a ramp is a hundredth of the values' spread
 
 
 def test_a_constant_level_changes_only_what_sees_the_padding() -> None:
@@ -51,7 +53,7 @@ def test_a_constant_level_changes_only_what_sees_the_padding() -> None:
 
 
 def test_rounding_decides_no_comparison_of_a_constant_stretch() -> None:
-    """Sums over a stretch are 0 up to rounding, and so are the quantiles that they give as biases."""
+    """Sums over a stretch are 0 up to rounding, and so are the quantiles that they give as biases: not above."""
     rng = np.random.default_rng(0)
     windows = rng.normal(size=(20, 6, 80)).cumsum(axis=2).astype(np.float32)
     windows[:, :, 30:] = rng.normal(size=(20, 6, 1))  # each channel is held for most of the window
@@ -59,4 +61,4 @@ def test_rounding_decides_no_comparison_of_a_constant_stretch() -> None:
     lengths = torch.full((20,), 80)
     rounded = (windows * (1 + 1e-7 * rng.standard_normal(windows.shape))).astype(np.float32)
     steps = (module(torch.from_numpy(rounded), lengths) - module(torch.from_numpy(windows), lengths)).abs() * 80
-    assert steps.mean() < 0.005  # of the 80 places a feature counts
+    assert steps.max() < 0.01  # of the 80 places a feature counts

@@ -1,0 +1,76 @@
+"""The scale of each channel, or of all channels of its unit; a channel that repeats from run to run counts more.
+
+Legend: N training windows, C channels, G places, U channels of a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from streamad.types import WindowSet
+from streamad_models.ensemble.intervals import GRID, read_at
+from streamad_models.ensemble.model import without_fills
+from streamad_models.neutral_ad.data import fit_scaling
+
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+WIDEST_RATIO = 10.0
+"""A channel whose spread is so many times larger or smaller than the median of its unit's keeps a scale of its own."""
+_LEAST_WEIGHT = 0.1  # of a channel whose course repeats in nothing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelScaling:
+    """The origin [C] and the factor [C] of ``(x - origin) * factor``.
+
+    ``aligned`` is how much of a channel's variance the mean course explains, the mean over the channels, 0 to 1;
+    ``alone`` names by their places the channels that their unit's scale does not fit.
+    """
+
+    origin: Vector
+    factor: Vector
+    aligned: float
+    alone: tuple[int, ...]
+
+
+def fit_channel_scaling(data: WindowSet) -> ChannelScaling:
+    """Return the scaling of ``data``.
+
+    Channels of one unit share the root mean square of their standard deviations, so that what belongs together stays
+    in proportion. A channel is then weighted by the share of its deviations that repeats from run to run, plus 0.1:
+    the spread of the mean course over time / (that + the spread around it).
+    """
+    origin, factor = (each.astype(np.float64) for each in fit_scaling(without_fills(data), "standard"))
+    spread, alone = _shared(1.0 / factor, data.units)
+    course, around = _course_and_rest((data.values - origin[:, None]) * factor[:, None], data)
+    weight = course / np.maximum(course + around, 1e-12) + _LEAST_WEIGHT
+    aligned = float(np.mean(course**2 / np.maximum(course**2 + around**2, 1e-12)))
+    return ChannelScaling(origin, weight / spread, aligned, alone)
+
+
+def _shared(spread: Vector, units: Sequence[str]) -> tuple[Vector, tuple[int, ...]]:
+    """Return the spreads [C] with which to divide, and the channels far from the others of their unit."""
+    found, alone = spread.copy(), []
+    for unit in dict.fromkeys(units):
+        of_unit = np.array([place for place, each in enumerate(units) if each == unit])
+        if not unit or len(of_unit) < 2:
+            continue
+        ratio = np.abs(np.log(spread[of_unit]) - np.median(np.log(spread[of_unit])))
+        near = of_unit[ratio <= np.log(WIDEST_RATIO)]
+        found[near] = np.sqrt((spread[near] ** 2).mean())
+        alone += of_unit[ratio > np.log(WIDEST_RATIO)].tolist()
+    return found, tuple(sorted(alone))
+
+
+def _course_and_rest(x_NCL: npt.NDArray[np.floating], data: WindowSet) -> tuple[Vector, Vector]:
+    """Return the spread [C] of the mean course over time, and that of the windows around it, at 64 places."""
+    scaled = torch.from_numpy(np.clip(x_NCL, -100.0, 100.0).astype(np.float32))
+    places = torch.linspace(0.0, 1.0, GRID)
+    readings = read_at(scaled, torch.from_numpy(data.lengths), places).numpy().astype(np.float64)
+    return readings.mean(axis=0).std(axis=1), np.sqrt(readings.var(axis=0).mean(axis=1))

@@ -1,0 +1,34 @@
+"""Which member counts how much on a plant: a rule on measured facts of its training windows, no choice by scores.
+
+The rule was read off recordings of three families (docs/model/detector.md): batches that follow one course are judged
+by levels and by the course itself, movements by their shapes. Legend: C channels.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Weights: TypeAlias = dict[str, tuple[float, float, float]]
+
+LEARNED_WEIGHT = 0.75
+"""The weight of all networks' contrasts together, and that of their view distances."""
+_LEAST_ALIGNED = 0.01  # so that the number of channels alone decides which members there are
+_FEW_CHANNELS, _MANY_CHANNELS = 10, 50
+
+
+def weights_of(n_channels: int, aligned: float) -> Weights:
+    """Return the weights of a space's local distance, leverage and largest z; a member of weight 0 is left out.
+
+    ``aligned`` is the share of the variance that the mean course explains, 0 to 1. Where it is large and channels are
+    several, windows are runs of one process: a fault is a level or a course that a channel never has. One channel of
+    many that is far off counts more, the more channels there are: distances over all of them hide it.
+    """
+    course = max(aligned, _LEAST_ALIGNED) * (1.0 - 1.0 / n_channels)
+    many = min(max((n_channels - _FEW_CHANNELS) / (_MANY_CHANNELS - _FEW_CHANNELS), 0.0), 1.0)
+    return {
+        "minirocket": (1.0, 1.0, 0.0),
+        "hydra": (1.0, 1.0, 0.0),
+        "intervals": (0.25 + 0.5 * course, 0.25 + 0.5 * course, 0.0),
+        "readings": (0.25 + 0.5 * course, 0.5 * course, 0.0),
+        "moments": (0.25 + course, 0.25 + course, 0.25 + course + 0.75 * many),
+    }
