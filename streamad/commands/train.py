@@ -41,6 +41,7 @@ from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.messages import ModelRef
@@ -138,6 +139,7 @@ class _Training:
                     settings=settings_for(plant.settings, name),
                     registry=registry,
                     clock=plant.clock,
+                    prove=proved_in_new_process,
                     progress=shown.add,
                     promote=self.promote,
                 )
@@ -207,8 +209,12 @@ class FitsShown:
         self._longest = 0
 
     def add(self, step: FitStep) -> None:
-        """Show fit, epoch and loss, and each fit's first and last epoch as a line."""
+        """Show fit, epoch and loss, and each fit's first and last epoch as a line; then the proof."""
         epoch = step.step
+        if step.phase == "proof":
+            text = f"{self._label}proof: a new process loads the version as streamad run does"
+            self._bar.show(text, 1, 1, line=text)
+            return
         is_last = epoch.is_last or epoch.epoch == epoch.n_epochs
         phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
         where = f"epoch {epoch.epoch}, the last" if is_last else f"epoch {epoch.epoch} of at most {epoch.n_epochs}"

@@ -14,7 +14,16 @@ from streamad.commands.check.notify import check_notify
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, count, local_url, out, print_json, styled
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    count,
+    judge_on_one_thread,
+    local_url,
+    out,
+    print_json,
+    styled,
+)
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 from streamad.runtime.wiring import reading_from
@@ -39,6 +48,7 @@ def check(
 
     Example: streamad check --from batch-17.csv
     """
+    judge_on_one_thread()  # as `run` does, whose loading of the model is tried here
     plant = load_plant(config)
     if from_url is not None:
         plant = reading_from(plant, local_url(from_url))

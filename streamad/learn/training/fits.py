@@ -49,7 +49,7 @@ def joined(*parts: WindowSet) -> WindowSet:
     )
 
 
-Phase: TypeAlias = Literal["first", "calibration", "final", "comparison"]
+Phase: TypeAlias = Literal["first", "calibration", "final", "proof", "comparison"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class FitStep:
     """One finished epoch of one fit: ``fit`` counts from 1 to ``n_fits``, the last is the model.
 
     Phase ``first``: the fit whose scores decide which sequences are dropped; ``calibration``: scores out of fold;
-    ``final``: the model. ``comparison`` follows the last fit: its steps are batches of windows, without a loss.
+    ``final``: the model. ``proof`` follows the last fit: the new version is loaded in a process of its own, a step
+    without epochs. ``comparison`` comes last: its steps are batches of windows, without a loss.
     """
 
     phase: Phase
@@ -182,6 +183,11 @@ class Fits:
             return np.concatenate([score_windows(model, part) for part in parts])
 
         return self._kept(f"fold-{fit}" + ("" if trial is None else "-trial"), terms)
+
+    def show_proof(self) -> None:
+        """Report that all fits are done and that the new version is proved."""
+        if self.progress is not None:
+            self.progress(FitStep("proof", self.n_fits, self.n_fits, TrainingStep(0, 0, 0.0)))
 
     def _kept(self, name: str, terms_of: Callable[[], FloatArray]) -> FloatArray:
         """Return the terms in a file of the work folder; if it is not there or damaged, compute and store them."""

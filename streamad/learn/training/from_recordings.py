@@ -15,7 +15,7 @@ from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionD
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
-from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.publishing import Calibrated, Prove, Publisher
 from streamad.learn.training.references import measured, trial_beside, trial_terms
 from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Clock, Detector, Scorer
@@ -30,6 +30,7 @@ def train_model(
     settings: Settings,
     registry: Registry,
     clock: Clock,
+    prove: Prove,
     progress: FitProgress | None = None,
     promote: bool = True,
 ) -> str:
@@ -37,9 +38,9 @@ def train_model(
 
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
-    of service. An interrupted call leaves no version, and a repeated one resumes the fits. If the version
-    in service was learned anew after a lasting change, this version's manifest records it too: later retrainings use
-    nothing from before it.
+    of service; one that ``prove`` refuses is not published. An interrupted call leaves no version, and a repeated one
+    resumes the fits. If the version in service was learned anew after a lasting change, this version's manifest records
+    it too: later retrainings use nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
     (this one then stays in the registry, out of service).
@@ -52,7 +53,7 @@ def train_model(
         split = len(ordered) >= OUT_OF_FOLD_BELOW
         fits = Fits(detector, settings, folder, 1 if split else model.folds + 1, progress)
         learning = _learned_since(registry, model.name, parent)
-        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, learning))
+        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, prove, learning))
         version = run.split(ordered) if split else run.out_of_fold(ordered)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)

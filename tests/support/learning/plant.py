@@ -11,9 +11,12 @@ from pydantic import BaseModel
 
 from streamad.errors import ArtifactError
 from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitProgress
 from streamad.learn.training.from_recordings import train_model
+from streamad.learn.training.publishing import Prove
+from streamad.messages import ModelRef
 from streamad.ports import Detector, TrainingProgress, TrainingStep, TrainingSummary
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray, WindowSet
@@ -149,6 +152,11 @@ def windows_of(n: int, seed: int = 0) -> WindowSet:
     return WindowSet(values, lengths.astype(np.int64), tuple(f"B-{i:04d}" for i in range(n)))
 
 
+def taken_as_proved(settings: Settings, model: ModelRef, folder: Path) -> tuple[RefusedBackend, ...]:
+    """A ``Prove`` for detectors that no other process can find: no backend is refused."""
+    return ()
+
+
 def train(
     root: Path,
     n: int = 30,
@@ -156,6 +164,7 @@ def train(
     data: WindowSet | None = None,
     detector: Detector | None = None,
     settings: Settings | None = None,
+    prove: Prove = taken_as_proved,
     progress: FitProgress | None = None,
     promote: bool = True,
 ) -> str:
@@ -165,6 +174,7 @@ def train(
         settings=settings or settings_of(),
         registry=Registry(root),
         clock=FixedClock(),
+        prove=prove,
         progress=progress,
         promote=promote,
     )

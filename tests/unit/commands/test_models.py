@@ -650,6 +650,8 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
         ({"phase": "first", "fit": 1, "n_fits": 2, "epoch": 3, "n_epochs": 9, "loss": 0.25},
          "first fit 1 of 2, epoch 3 of at most 9, loss 0.25"),
         ({"phase": "final", "fit": 1, "n_fits": 1, "epoch": 3, "n_epochs": 9}, "final fit, epoch 3 of at most 9"),
+        ({"phase": "proof", "fit": 2, "n_fits": 2, "epoch": 0, "n_epochs": 0, "loss": 0.0},
+         "proving that a new process can use the version"),
         ({"phase": "comparison", "fit": 2, "n_fits": 2, "epoch": 4, "n_epochs": 39, "loss": 0.0},
          "comparing, step 4 of 39"),
     ],

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.records import is_reserved, reserve_half
 from streamad.learn.training.fits import FitStep
@@ -300,6 +301,14 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
+def test_a_challenger_that_no_worker_could_use_is_not_published_and_the_champion_stays(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    refused = RefusedBackend("torchscript", "scores its probe otherwise")
+    with pytest.raises(DetectorError, match="the new version is not published"):
+        life.retrain(prove=lambda *_: (refused,))
+    assert (life.registry.versions(MODEL), life.champion) == (("0001",), "0001")
+
+
 def test_a_decision_that_cannot_be_kept_is_carried_out_and_reported(
     error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,7 +399,7 @@ def test_progress_reports_every_phase_in_order(tmp_path: Path) -> None:
     steps: list[FitStep] = []
     life.retrain(progress=steps.append)
     phases = list(dict.fromkeys(step.phase for step in steps))
-    assert phases == ["first", "final", "comparison"]
+    assert phases == ["first", "final", "proof", "comparison"]
     assert {step.n_fits for step in steps} == {2}
     comparison = [step.step for step in steps if step.phase == "comparison"]
     assert [step.epoch for step in comparison] == list(range(1, comparison[0].n_epochs + 1))

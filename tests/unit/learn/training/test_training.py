@@ -59,9 +59,10 @@ def test_progress_covers_every_epoch_of_every_fit(tmp_path: Path) -> None:
     steps: list[FitStep] = []
     train(tmp_path, 30, progress=steps.append)
     assert [(step.fit, step.step.epoch) for step in steps] == [
-        (fit, epoch) for fit in range(1, 7) for epoch in range(1, N_EPOCHS + 1)
+        *((fit, epoch) for fit in range(1, 7) for epoch in range(1, N_EPOCHS + 1)),
+        (6, 0),
     ]
-    assert [step.phase for step in steps] == ["calibration"] * 5 * N_EPOCHS + ["final"] * N_EPOCHS
+    assert [step.phase for step in steps] == ["calibration"] * 5 * N_EPOCHS + ["final"] * N_EPOCHS + ["proof"]
     assert {step.n_fits for step in steps} == {6}
 
 
