@@ -100,10 +100,6 @@ class Labels:
         """Return whether a sequence is anomalous by its label, None if it has none."""
         return None if (label := self.of(stream, sequence)) is None else label.is_anomalous
 
-    def is_normal(self, stream: str, sequence: str) -> bool:
-        """Return whether a sequence has a label and is normal by it."""
-        return self.is_anomalous(stream, sequence) is False
-
     @property
     def example(self) -> str:
         """Return the name of one labelled sequence, with its stream if labels name streams."""
