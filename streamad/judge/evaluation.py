@@ -68,7 +68,8 @@ def evaluate(
     """
     is_anomalous = np.asarray(labels, dtype=np.bool_)
     values = np.array([math.nan if score is None else score for score in scores], dtype=np.float64)
-    judged = _Judged(values, np.asarray(alerts, dtype=np.bool_), is_anomalous, normal_calibrated)
+    normal_scores = np.sort(values[~is_anomalous & ~np.isnan(values)])
+    judged = _Judged(values, np.asarray(alerts, dtype=np.bool_), normal_scores, normal_calibrated)
     of_label: dict[tuple[str, bool], list[int]] = {}
     for index, key in enumerate(zip(names, is_anomalous.tolist(), strict=True) if names else ()):
         of_label.setdefault(key, []).append(index)
@@ -91,35 +92,29 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """What ``evaluate`` compares; ``scores`` float64 [N], NaN for unscorable."""
+    """What ``evaluate`` compares; ``scores`` float64 [N], NaN for unscorable, and the ascending ones of normals."""
 
     scores: npt.NDArray[np.float64]
     is_alert: BoolArray
-    is_anomalous: BoolArray
+    normal_scores: npt.NDArray[np.float64]
     normal_calibrated: bool
 
     def figures(self, label: str, of: IntArray, *, anomalous: bool) -> LabelFigures:
         """Return the figures of the sequences at the indexes ``of``, at least one, all of one kind."""
         own, n_alerts = self.scores[of], int(self.is_alert[of].sum())
+        scored = own[~np.isnan(own)]
         is_estimate = anomalous or not self.normal_calibrated
+        has_auc = anomalous and len(scored) > 0 and len(self.normal_scores) > 0
         return LabelFigures(
             label=label,
             is_anomalous=anomalous,
             n_sequences=len(of),
             n_alerts=n_alerts,
-            n_unscorable=int(np.isnan(own).sum()),
+            n_unscorable=len(own) - len(scored),
             rate=n_alerts / len(of),
             interval=clopper_pearson(n_alerts, len(of)) if is_estimate else None,
-            auc=self._auc(own) if anomalous else None,
+            auc=_share_above(scored, self.normal_scores) if has_auc else None,
         )
-
-    def _auc(self, own: npt.NDArray[np.float64]) -> float | None:
-        """Return the AUC of anomalous scores ``own`` against all normal ones, None if one side has none."""
-        normal = self.scores[~self.is_anomalous & ~np.isnan(self.scores)]
-        own = own[~np.isnan(own)]
-        if not len(own) or not len(normal):
-            return None
-        return auc(np.concatenate([own, normal]), np.arange(len(own) + len(normal)) < len(own))
 
 
 def _place(one: LabelFigures) -> tuple[bool, int, list[tuple[int, str]]]:
@@ -134,12 +129,15 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     Raises ValueError if one of the two kinds is missing or a score is NaN.
     """
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.bool_)
-    pairs = int(positive.sum()) * int((~positive).sum())
-    if not pairs or np.isnan(values).any():
+    if not positive.any() or positive.all() or np.isnan(values).any():
         raise ValueError(f"AUC needs anomalous and normal sequences, and no NaN, in {len(values)} scores")
-    normal = np.sort(values[~positive])
-    twice = sum(int(np.searchsorted(normal, values[positive], side).sum()) for side in ("left", "right"))
-    return twice / 2 / pairs
+    return _share_above(values[positive], np.sort(values[~positive]))
+
+
+def _share_above(scores: npt.NDArray[np.float64], normal: npt.NDArray[np.float64]) -> float:
+    """Return the share of pairs in which a score lies above one of ``normal`` (ascending), ties counting half."""
+    twice = sum(int(np.searchsorted(normal, scores, side).sum()) for side in ("left", "right"))
+    return twice / 2 / (len(scores) * len(normal))
 
 
 def clopper_pearson(k: int, n: int) -> tuple[float, float]:
