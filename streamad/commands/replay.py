@@ -68,8 +68,8 @@ def replay(
     """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
     Prints the alerts; with --labels also AUC, detection rate at the configured false-alarm rate, and the achieved
-    false-alarm rate with its interval; with --plot a picture of every alert (needs the extra plots). Learns nothing,
-    whatever the config says: store and registry stay unchanged.
+    false-alarm rate, with intervals, in all and by label; with --plot a picture of every alert (needs the extra plots).
+    Learns nothing, whatever the config says: store and registry stay unchanged.
 
     Examples: streamad replay test.csv --labels truth.csv; streamad replay test.csv --plot pictures
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,7 @@ from streamad.commands.shared.console import (
     run_async,
 )
 from streamad.commands.shared.figures.certification import METHODS, line_below_certified
+from streamad.commands.shared.figures.detection import detection_of, print_detection, without_model
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
@@ -37,13 +38,14 @@ from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
+from streamad.judge.evaluation import Evaluation
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
-from streamad.learn.training.from_recordings import promotion_doubt, train_model
+from streamad.learn.training.from_recordings import calibrating_ids, promotion_doubt, train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ports import Detector
@@ -74,9 +76,10 @@ def train(
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
 
-    With --labels it trains on the normal ones only. A part of the recordings is held out to calibrate the false-alarm
-    rate; fewer than 150 sequences are scored out of fold instead. After Ctrl-C the same command resumes from there.
-    With several models (models in the config) each is trained on the sequences of its own value.
+    With --labels it trains on the normal ones only, and then prints how many of the others the new version finds, by
+    label. A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored
+    out of fold instead. After Ctrl-C the same command resumes from there. With several models (models in the config)
+    each is trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
     """
@@ -92,6 +95,10 @@ def train(
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)
+    if n := without_model(data, sets, plant.settings):
+        err.print(
+            notice("labels", f": {count(n, 'anomalous sequence')} without a model: no normal sequence trains one")
+        )
     losses = Losses.of(data.counters)
     if losses.are_many and not force:
         raise TrainingDataError(
@@ -100,7 +107,7 @@ def train(
         )
     if url is None:
         err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
-    training = _Training(plant, detector, began_s, promote=promote, as_json=as_json)
+    training = _Training(plant, detector, data, began_s, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
         result = training.run(name, windows)
@@ -118,6 +125,7 @@ class _Training:
 
     plant: Plant
     detector: Detector
+    data: Recordings
     began_s: float
     promote: bool
     as_json: bool
@@ -158,6 +166,8 @@ class _Training:
             _print_result(manifest, promoted, announced, below_certified, took)
             if promoted and before is not None:
                 out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
+        calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
+        detection = self._detection(manifest, calibrating)
         return {
             "model": name,
             "version": version,
@@ -165,7 +175,23 @@ class _Training:
             "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
+            "detection": None if detection is None else asdict(detection),
         }
+
+    def _detection(self, manifest: Manifest, calibrating: tuple[str, ...]) -> Evaluation | None:
+        """Return, and print, how the new version judges the sequences whose labels mean anomalous.
+
+        The version is published whatever they say: a failure here is only told.
+        """
+        ref = ModelRef(manifest.name, manifest.version)
+        try:
+            found = detection_of(self.plant, self.data, ref, calibrating)
+        except (ArtifactError, DetectorError, RegistryError) as error:
+            err.print(notice("labels", f": the anomalous sequences were not judged: {error}"))
+            return None
+        if found is not None and not self.as_json:
+            print_detection(found, ref, manifest.metrics.method, self.plant.settings.alerts.false_alarm_rate)
+        return found
 
     def run_all(self, sets: dict[str, WindowSet]) -> None:
         """Train every model, also after a failure of one. Raises DetectorError for failures at the end."""
@@ -242,6 +268,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(notice("left out", f" {visible_name(sequence.stream)} {visible_name(sequence.sequence)}: {why}"))
     if len(data.unscorable) > 5:
         err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
+    if n := data.n_unlabelled:
+        err.print(notice("left out", f" {count(n, 'sequence')} without a label"))
     if kinds := unreadable_text(data.counters.dead_letters):
         err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:

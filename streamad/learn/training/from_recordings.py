@@ -65,6 +65,20 @@ def train_model(
     return version
 
 
+def calibrating_ids(ids: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """Return which of the sequences ``ids`` calibrate the version that ``train_model`` makes of them.
+
+    Their order is that of the version's calibration terms [n, K].
+    """
+    model = settings.model
+    ordered = hash_order(ids, model.seed)
+    if len(ids) >= OUT_OF_FOLD_BELOW:
+        order = ordered[: calibration_count(len(ids), model.calibration, settings.alerts.false_alarm_rate)]
+    else:
+        order = ordered[np.concatenate(folds_of(len(ids), model.folds))]
+    return tuple(ids[index] for index in order)
+
+
 def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
     """Return the lasting change that the version in service knows; None if there was none, or it cannot be read."""
     try:

@@ -15,6 +15,7 @@ from streamad.commands.shared.console import (
     Fields,
     VisibleConsole,
     err,
+    judging_on_one_thread,
     out,
     parse_speed,
     print_json,
@@ -112,3 +113,21 @@ def test_no_text_is_made_of_what_async_work_returns() -> None:
 
     assert isinstance(run_async(work()), Sample)
     assert Sample.shown == 0
+
+
+def test_after_a_training_torch_judges_on_one_thread_and_then_has_its_own_number_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        with judging_on_one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")
+        with judging_on_one_thread():
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from streamad.commands.shared.console import count, err, note, out, print_table
+from streamad.commands.shared.figures.by_label import print_by_label
 from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
@@ -41,13 +42,16 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
-        _add_evaluation(table, evaluation, configured_rate)
+        add_evaluation(table, evaluation, configured_rate)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
     if latency is not None and slowest is not None:
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     print_table(table)
+    if evaluation is not None:
+        scored_by = {each.model.name for each in report.verdicts if each.model is not None and each.score is not None}
+        print_by_label(evaluation, len(scored_by))
 
 
 def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
@@ -137,21 +141,50 @@ def _learned(counters: dict[str, Any]) -> str:
     return "; ".join([kept, ", ".join(happened)] if happened else [kept])
 
 
-def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float) -> None:
+def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float, normal: str = "normal") -> None:
+    """Add the figures of all labelled sequences; ``normal`` says which normal ones, if not those of the run."""
     if evaluation.auc is not None:
         table.add_row("AUC", f"{evaluation.auc:.4f}")
     if evaluation.detection_rate is not None:
-        table.add_row("detection rate", f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous")
-    if evaluation.false_alarm_rate is not None and evaluation.false_alarm_interval is not None:
-        low, high = evaluation.false_alarm_interval
-        table.add_row(
-            "false-alarm rate",
-            f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} normal "
-            f"(95 % interval {low:.1%} to {high:.1%})",
-        )
+        found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
+        table.add_row("detection rate", found + _interval(evaluation.detection_interval))
+    if evaluation.false_alarm_rate is not None:
+        false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
+        table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if evaluation.n_unscorable:
         table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def compared(
+    verdicts: Sequence[Verdict],
+    labels: Labels,
+    alerts: Callable[[Verdict], bool] | None = None,
+    *,
+    normal_calibrated: bool = False,
+) -> Evaluation:
+    """Compare ``verdicts``, or what ``alerts`` says of them, with their labels; those without one are left out.
+
+    ``normal_calibrated``: see ``evaluate``. Raises SourceError if there are verdicts and none has a label.
+    """
+    found = [(verdict, labels.of(verdict.stream, verdict.sequence)) for verdict in verdicts]
+    labelled = [(verdict, label) for verdict, label in found if label is not None]
+    if verdicts and not labelled:
+        raise SourceError(
+            f"none of the {len(verdicts)} judged sequences has a label: the recordings say "
+            f"{verdicts[0].sequence!r} of stream {verdicts[0].stream!r}, the labels {labels.example!r}"
+        )
+    return evaluate(
+        [verdict.score for verdict, _ in labelled],
+        [(alerts or is_alert)(verdict) for verdict, _ in labelled],
+        [label.is_anomalous for _, label in labelled],
+        [label.text for _, label in labelled],
+        normal_calibrated=normal_calibrated,
+    )
 
 
 @dataclass(slots=True)
@@ -187,18 +220,7 @@ class RunReport:
 
         Raises SourceError if no judged sequence has a label.
         """
-        truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
-        labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
-        if self.verdicts and not labelled:
-            raise SourceError(
-                f"none of the {len(self.verdicts)} judged sequences has a label: the recordings say "
-                f"{self.verdicts[0].sequence!r} of stream {self.verdicts[0].stream!r}, the labels {labels.example!r}"
-            )
-        return evaluate(
-            [verdict.score for verdict, _ in labelled],
-            [(alerts or is_alert)(verdict) for verdict, _ in labelled],
-            [truth for _, truth in labelled],
-        )
+        return compared(self.verdicts, labels, alerts)
 
     def unlabelled(self, labels: Labels) -> tuple[int, int]:
         """Return how many judged sequences have no label, and how many of these alerted."""
