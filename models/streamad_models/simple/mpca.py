@@ -1,4 +1,4 @@
-"""The kind ``mpca``: multiway principal components, Hotelling's T2 of the leading ones and the squared error of the rest.
+"""The kind ``mpca``: multiway principal components, by Hotelling's T2 of the leading ones and the error of the rest.
 
 Nomikos and MacGregor (AIChE Journal 40, 1994) monitor batches by both charts; their sum, each divided by its level on
 normal windows, is the combined index of Yue and Qin (Industrial & Engineering Chemistry Research 40, 2001), of roots.
@@ -73,7 +73,6 @@ def fit_multiway(x_nCL: Tensor, lengths_n: Tensor, options: MPCAOptions) -> tupl
     The level of a chart is its median over the training windows, each scored by a fit that did not see it.
     """
     readings_nCG = read_at(x_nCL, lengths_n, torch.linspace(0.0, 1.0, options.n_places))
-
 
     def parts(rest_nCG: Tensor) -> tuple[Unfolding, Charts]:
         unfolding = Unfolding(rest_nCG, options.floor)
