@@ -39,7 +39,8 @@ N_TRUTH = 300
 def faulty(rng: Rng, normal: Scores) -> Scores:
     """Return the scores [N, 18] of normal windows [N] with each fault; how much it shows differs by window."""
     shows = rng.normal(1.0, 0.4, (len(normal), 1)) * (1.0 + 0.3 * rng.normal(size=(len(normal), len(GAINS))))
-    return normal[:, None] * np.exp(np.maximum(GAINS * shows, 0.0))
+    scores: Scores = normal[:, None] * np.exp(np.maximum(GAINS * shows, 0.0))
+    return scores
 
 
 def judged(rng: Rng, normal: Scores, rate: float) -> Judged:

@@ -101,11 +101,16 @@ class Judged:
 
 
 def _score_beyond(fitted: Calibration, share: float) -> float:
-    """Return the score beyond which a ``share`` of normal ones lies."""
+    """Return the score beyond which a ``share`` of normal ones lies, unbiased in the median.
+
+    Positions of the ranks: Hyndman and Fan, The American Statistician 50, 1996, definition 8.
+    """
     n, scores = fitted.n, fitted.scores
-    if share >= 1.0 / (n + 1):
-        return float(np.interp(1.0 - share, np.arange(1, n + 1) / (n + 1), scores))
-    return fitted.alert_score(share * (n + 1) * fitted.p_value(scores[-1])[0])
+    positions = (np.arange(1, n + 1) - 1 / 3) / (n + 1 / 3)
+    beyond_all = 1.0 - float(positions[-1])
+    if share >= beyond_all:
+        return float(np.interp(1.0 - share, positions, scores))
+    return fitted.alert_score(share / beyond_all * fitted.p_value(scores[-1])[0])
 
 
 def shares_by_draws(judged: Judged, seed: int) -> Scores:
