@@ -51,7 +51,8 @@ def test_a_kind_that_finds_more_at_the_rate_is_named_in_one_line(untrained_plant
     assert better
     best = max(better, key=lambda one: one["gain"])
     text = " ".join(plant("models show").out.split())
-    line = f"{best['kind']} finds more injected faults than this model at a false-alarm rate of {record['found']['rate']:g}"
+    rate = record["found"]["rate"]
+    line = f"{best['kind']} finds more injected faults than this model at a false-alarm rate of {rate:g}"
     assert text.count("finds more injected faults") == 1
     assert f"{line} ({best['found']['share']:.0%} against {record['found']['share']:.0%}, difference" in text
     assert f"with model.detector: {best['kind']}" in text
