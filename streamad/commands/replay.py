@@ -19,7 +19,7 @@ from streamad.commands.shared.console import (
     run_async,
 )
 from streamad.commands.shared.explanations.plots import Plots
-from streamad.commands.shared.figures.certification import certification_of
+from streamad.commands.shared.figures.certification import certification_of, found_faults_in_service
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
@@ -32,6 +32,7 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
+from streamad.learn.parts import registry_of
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
@@ -98,18 +99,21 @@ def replay(
         unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
         rate = plant.settings.alerts.false_alarm_rate
         certification = certification_of(report, plant.settings, truth, evaluation)
+        found = found_faults_in_service(report, registry_of(plant), plant.settings)
         if as_json:
             figures = {}
             if evaluation is not None:
                 figures = {**asdict(evaluation), "n_unlabelled": unlabelled, "n_unlabelled_alerts": of_alerts}
             drawn = {} if plots is None else {"pictures": plots.draw(quiet=True)}
-            print_json({**report.as_dict(), **figures, **certification.as_dict(), **drawn})
+            faults = {"found_faults": {name: asdict(one) for name, one in found.items()}} if found else {}
+            print_json({**report.as_dict(), **figures, **certification.as_dict(), **faults, **drawn})
         else:
             print_summary(report, rate, evaluation)
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
-            for line in certification.lines:
+            of_faults = certification.lines_of_faults(found)
+            for line in (*certification.lines, *of_faults):
                 out.print(note(line))
             if plots is not None:
                 plots.draw(quiet=False)

@@ -22,7 +22,7 @@ from streamad.commands.shared.console import (
     print_json,
     run_async,
 )
-from streamad.commands.shared.figures.certification import METHODS, line_below_certified
+from streamad.commands.shared.figures.certification import METHODS, found_faults, line_below_certified
 from streamad.commands.shared.figures.detection import detection_of, print_detection, without_model
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
@@ -163,7 +163,8 @@ class _Training:
             below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
-            _print_result(manifest, promoted, announced, below_certified, took)
+            _print_result(manifest, promoted, announced, took)
+            _print_rate(manifest, below_certified, plant.settings)
             if promoted and before is not None:
                 out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
         calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
@@ -287,7 +288,7 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took: str) -> None:
+def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
@@ -304,8 +305,14 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, below_cert
                 "too often: train for more epochs or on more recordings"
             )
         )
+
+
+def _print_rate(manifest: Manifest, below_certified: str | None, settings: Settings) -> None:
+    """Print what the configured false-alarm rate does: whether it is certified, and what is found, here and beside."""
     if below_certified is not None:
         out.print(note(below_certified))
+    if (found := found_faults(manifest.references, settings)) is not None:
+        out.print(note(found.line) if found.is_low else found.line)
     if manifest.references is not None:
         print_references({"this model": manifest.references})
 
@@ -321,7 +328,8 @@ def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: boo
 
 
 def _figures(manifest: Manifest) -> str:
-    """Return by what a version can be compared with another: its data, and its AUC of injected faults if measured."""
+    """Return by what a version can be compared with another: its data, and what it finds of injected faults."""
     metrics, references = manifest.metrics, manifest.references
+    found = "" if references is None or references.found is None else f", {references.found.share:.0%} of faults found"
     auc = "" if references is None else f", AUC {references.auc:.3f}"
-    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{auc}"
+    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{found}{auc}"

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table, styled
-from streamad.commands.shared.figures.certification import calibration_text
-from streamad.commands.shared.figures.report import print_references
+from streamad.commands.shared.figures.certification import FoundFaults, calibration_text
+from streamad.commands.shared.figures.report import print_by_fault, print_references
 from streamad.commands.shared.stored import time_text
 from streamad.errors import some_of
 from streamad.learn.registry.backends import TORCHSCRIPT
@@ -21,8 +21,13 @@ _SHOWN_CHALLENGES = 5
 _LABEL = 12
 
 
-def show_page(manifest: Manifest, current: str | None, below_certified: str | None = None) -> None:
-    """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate."""
+def show_page(
+    manifest: Manifest, current: str | None, below_certified: str | None = None, found: FoundFaults | None = None
+) -> None:
+    """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate.
+
+    ``found`` is what is said of the injected faults that it finds.
+    """
     serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
     out.print(styled((f"model {manifest.name} {manifest.version}", "bold"), f", {serves}"))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
@@ -43,6 +48,8 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:
         out.print(styled((f"{'note':<{_LABEL}}", "yellow"), below_certified))
+    if found is not None:
+        _line("faults", found.line)
     _line(
         "scores",
         _scores(manifest.metrics.score_quantiles) + f"; of training sequences {manifest.metrics.training_median:.4g}",
@@ -55,6 +62,7 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
         )
     if manifest.references is not None:
         print_references({"this model": manifest.references})
+        print_by_fault("this model", manifest.references)
     print_table(_files(manifest))
 
 

@@ -16,7 +16,7 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
 from streamad.learn.training.publishing import Calibrated, Prove, Publisher
-from streamad.learn.training.references import measured, trial_beside, trial_terms
+from streamad.learn.training.references import Beside, Part, measured, trial_beside, trial_terms
 from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Clock, Detector, Scorer
 from streamad.settings.plant_yaml import Settings
@@ -106,8 +106,10 @@ class _TrainingRun:
 
         def calibrate(scorer: Scorer) -> Calibrated:
             terms = None if trial is None else score_windows(scorer, trial.windows)
-            references = measured(trial, terms, training, settings.model)
-            return Calibrated(score_windows(scorer, held_out), "split", references=references)
+            calibration = score_windows(scorer, held_out)
+            beside = Beside.of(settings, Part(training, held_out))
+            references = measured(trial, terms, calibration, beside, settings.model)
+            return Calibrated(calibration, "split", references=references)
 
         fitted = self.fits.final(training)
         return self.publisher.publish(fitted, training, calibrate, calibration_ids=held_out.ids)
@@ -128,9 +130,11 @@ class _TrainingRun:
         ]
         terms, on_trial = trial_terms(trial, terms)
         medians = tuple(float(np.median(scores_of(part))) for part in terms)
-        fitted, seen = self.fits.final(data), data.take(np.setdiff1d(np.arange(len(data)), folds[0]))
-        references = measured(trial, on_trial, seen, self.fits.settings.model)
-        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians, references=references)
+        fitted, calibration, every = self.fits.final(data), np.concatenate(terms), np.arange(len(data))
+        parts = (Part(data.take(np.setdiff1d(every, fold)), data.take(fold)) for fold in folds)
+        beside = Beside.of(self.fits.settings, *parts)
+        references = measured(trial, on_trial, calibration, beside, self.fits.settings.model)
+        calibrated = Calibrated(calibration, "out_of_fold", medians, references=references)
         return self.publisher.publish(fitted, data, lambda _: calibrated)
 
 

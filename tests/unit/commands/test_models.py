@@ -387,15 +387,19 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     beside = found.pop("references")
     assert found == bare
     assert list(beside) == ["champion", "challenger"]
+    text = " ".join(said(trained, "compare", "0001", second).split())
     for record in beside.values():
         assert [one["kind"] for one in record["others"]] == ["pointwise", "pca", "broken"]
         assert record["n_held_out"] <= found["n_sequences"]
+        for one in (record, *record["others"][:2]):
+            assert one["found"]["rate"] == 0.2
+            assert f"{one['found']['share']:.0%}" in text
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
-    text = " ".join(said(trained, "compare", "0001", second).split())
-    assert "difference from 0001 (in service)" not in text
-    assert "difference from 0001 " in text
-    assert "difference from 0002 (in service)" in text
+    assert "more than 0001 (in service)" not in text
+    assert "more than 0001 " in text
+    assert "more than 0002 (in service)" in text
     assert "(90 % interval)" in text
+    assert "the share found at a false-alarm rate of 0.2, and the AUC" in text
     assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
 
 

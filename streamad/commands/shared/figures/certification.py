@@ -19,7 +19,8 @@ from streamad.judge.calibration import (
     recordings_for,
 )
 from streamad.judge.evaluation import Evaluation
-from streamad.learn.registry.manifest import Metrics
+from streamad.learn.registry.manifest import FoundAtRate, LargerCalibration, Metrics, References
+from streamad.learn.registry.registry import Registry
 from streamad.messages import Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray
@@ -31,6 +32,8 @@ METHODS: Mapping[CalibrationMethod, str] = {
 }
 """What is said of the calibration's sequences."""
 _MODELS_SHOWN = 5
+_LOW_SHARE = 0.5
+_WORTH_MORE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,60 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFaults:
+    """What is said of the injected faults that a model finds at the configured false-alarm rate.
+
+    ``is_low``: fewer than half of them are found. ``remedy`` is what to do about it, whether it is low or not.
+    """
+
+    fact: str
+    remedy: str
+    is_low: bool
+
+    @property
+    def line(self) -> str:
+        """Return the fact, and if it is low the remedy."""
+        return f"{self.fact}; {self.remedy}" if self.is_low else self.fact
+
+
+def found_faults(references: References | None, settings: Settings) -> FoundFaults | None:
+    """Return what is known; None if no faults were injected when the version was trained."""
+    if references is None or references.found is None:
+        return None
+    found, rate = references.found, settings.alerts.false_alarm_rate
+    low, high = found.interval
+    fact = (
+        f"of {references.n_injected} injected faults it would find {found.share:.0%} at a false-alarm rate of "
+        f"{found.rate:g} (90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
+    )
+    if found.with_more:
+        estimates = ", ".join(f"{one.share:.0%} with {one.n_calibration}" for one in found.with_more)
+        more = "more" if _useful(found) else "no more"
+        fact += (
+            f"; with more calibration sequences than its {found.n_calibration} it would find {more} (about {estimates})"
+        )
+    if rate != found.rate:
+        fact += f"; that is the rate at its training, and {rate:g} is configured now"
+    return FoundFaults(fact, _remedy(references, found, settings), found.share < _LOW_SHARE)
+
+
+def _remedy(references: References, found: FoundAtRate, settings: Settings) -> str:
+    """Return what finds more: more recordings, another kind, or a higher rate."""
+    advice = []
+    if useful := _useful(found):
+        n_recordings = recordings_for(useful[0].n_calibration, settings.model.calibration)
+        advice.append(f"train on {n_recordings} recordings or more")
+    if references.better is not None:
+        advice.append(f"try model.detector: {references.better.kind}")
+    return ", ".join([*advice, "or raise alerts.false_alarm_rate" if advice else "raise alerts.false_alarm_rate"])
+
+
+def _useful(found: FoundAtRate) -> list[LargerCalibration]:
+    """Return the larger calibrations that would find clearly more."""
+    return [one for one in found.with_more if one.share >= found.share + _WORTH_MORE]
+
+
 def line_below_certified(terms: FloatArray, method: CalibrationMethod, settings: Settings) -> str | None:
     """Return the line about the configured rate if ``terms`` [n, K] do not reach it. Raises ArtifactError."""
     below = uncertified(Calibration.from_terms(terms, settings.alerts.false_alarm_rate), method, settings)
@@ -155,6 +212,11 @@ class Certification:
             lines.append(f"{len(self.models) - _MODELS_SHOWN} more models have such a calibration: streamad check")
         return [*lines, *filter(None, [self._measured("the lowest rates")])]
 
+    def lines_of_faults(self, found: Mapping[str, FoundFaults]) -> list[str]:
+        """Return the lines about injected faults: of models that find few of them, or whose rate is extrapolated."""
+        said = [(name, one) for name, one in found.items() if one.is_low or name in self.models][:_MODELS_SHOWN]
+        return [one.line if len(found) == 1 else f"{name}: {one.line}" for name, one in said]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the figures for machines; nothing if no rate is extrapolated."""
         if not self.models:
@@ -172,6 +234,16 @@ class Certification:
         if found.false_alarm_rate is not None and there.false_alarm_rate is not None:
             parts.append(f"{there.false_alarm_rate:.1%} of the normal (now {found.false_alarm_rate:.1%})")
         return f"at {rates} {' and '.join(parts)} would alert" if parts else ""
+
+
+def found_faults_in_service(report: RunReport, registry: Registry, settings: Settings) -> dict[str, FoundFaults]:
+    """Return what is known of the injected faults that the models of a run find, by name. Raises StreamadError."""
+    known = {}
+    for name, model in report.in_service.items():
+        references = registry.manifest(model.ref.name, model.ref.version).references
+        if (found := found_faults(references, settings)) is not None:
+            known[name] = found
+    return known
 
 
 def certification_of(

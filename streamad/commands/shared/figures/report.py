@@ -18,7 +18,7 @@ from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.scoring import ModelInService
 from streamad.learn.feedback.exchange import Unread
-from streamad.learn.registry.manifest import ReferenceFigures, References
+from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
 from streamad.messages import Verdict
 
 _CHANNELS_SHOWN = 5
@@ -246,16 +246,15 @@ class RunReport:
 def print_references(found: Mapping[str, References]) -> None:
     """Print the figures of models, by the name each has here, and of the other kinds; nothing if no kind was measured.
 
-    All models have the same trial, so the other kinds have the same AUC beside each.
+    All models have the same trial, so the other kinds have the same figures beside each.
     """
     records = [record for record in found.values() if record.others]
     if not records:
         return
     first = records[0]
-    out.print(
-        f"AUC of {first.n_injected} injected faults against {first.n_held_out} held-out normal sequences, "
-        "beside simple kinds fitted on the same sequences:"
-    )
+    at_rate = "" if first.found is None else f"the share found at a false-alarm rate of {first.found.rate:g}, and "
+    out.print(f"{first.n_injected} injected faults, {first.n_held_out} held-out normal sequences: {at_rate}the AUC,")
+    out.print("beside simple kinds fitted and calibrated on the same sequences:")
     print_table(_table(found), whole=("",))
     for one in first.others:
         if one.left_out is not None:
@@ -265,39 +264,50 @@ def print_references(found: Mapping[str, References]) -> None:
             out.print(note(line))
 
 
+def print_by_fault(name: str, record: References) -> None:
+    """Print the share of each kind of fault that the model ``name`` and the other kinds find at the configured rate."""
+    shares = {name: record.found, **{one.kind: one.found for one in record.others}}
+    known = {who: found.by_fault for who, found in shares.items() if found is not None}
+    if name not in known:
+        return
+    table = Table("found", *known, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for fault in known[name]:
+        table.add_row(fault.replace("_", " "), *(f"{shares[fault]:.0%}" for shares in known.values()))
+    print_table(table, whole=("found",))
+
+
 def better_line(name: str, record: References) -> str | None:
-    """Return the line about the best kind that is better than the model ``name`` by more than its interval."""
-    better = record.better
-    if better is None or better.auc is None or better.difference is None or better.interval is None:
+    """Return the line about the kind that finds more than the model ``name`` for sure, and the most of those."""
+    better, ours = record.better, record.found
+    if better is None or ours is None or better.found is None or better.gain is None or better.gain_interval is None:
         return None
-    low, high = better.interval
+    low, high = better.gain_interval
     return (
-        f"{better.kind} finds more injected faults than {name} (AUC {better.auc:.2f} against {record.auc:.2f}, "
-        f"difference {better.difference:.2f}, 90 % interval {low:.2f} to {high:.2f}): "
+        f"{better.kind} finds more injected faults than {name} at a false-alarm rate of {ours.rate:g} "
+        f"({better.found.share:.0%} against {ours.share:.0%}, difference {100 * better.gain:.0f} points, 90 % interval "
+        f"{100 * low:.0f} to {100 * high:.0f}; AUC {better.auc:.2f} against {record.auc:.2f}): "
         f"compare both on your recordings with model.detector: {better.kind}"
     )
 
 
 def _table(found: Mapping[str, References]) -> Table:
-    faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
-    differences = [f"difference from {name}\n(90 % interval)" for name in found]
-    table = Table("", "mean AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
+    table = Table("", "found", *(f"more than {name}\n(90 % interval)" for name in found), "AUC", box=None)
     for name, record in found.items():
-        table.add_row(name, f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
+        table.add_row(name, _share(record.found), *("" for _ in found), f"{record.auc:.3f}")
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
     for kind in kinds:
         beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
         figures = next(one for one in beside if one is not None)
-        differs = ("" if one is None else _difference(one) for one in beside)
-        table.add_row(kind, f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
+        gains = ("" if one is None else _gain(one) for one in beside)
+        table.add_row(kind, _share(figures.found), *gains, f"{figures.auc:.3f}")
     return table
 
 
-def _difference(one: ReferenceFigures) -> str:
-    if one.difference is None or one.interval is None:
+def _share(found: FoundAtRate | None) -> str:
+    return "" if found is None else f"{found.share:.0%}"
+
+
+def _gain(one: ReferenceFigures) -> str:
+    if one.gain is None or one.gain_interval is None:
         return ""
-    return f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
-
-
-def _by_fault(found: Mapping[str, float], faults: list[str]) -> list[str]:
-    return [f"{found[fault]:.2f}" if fault in found else "" for fault in faults]
+    return f"{one.gain:+.0%} ({one.gain_interval[0]:+.0%} to {one.gain_interval[1]:+.0%})"
