@@ -17,10 +17,10 @@ from streamad.types import ChannelSpec, Window
 
 Figures = npt.NDArray[np.float64]
 
-_MARGIN = 0.25  # of the range's width, on both sides of it
-_FEW = 4.0  # widths divided by M, in addition
+_MARGIN = 0.1  # of the range's width, on both sides of it
+_FEW = 2.0  # widths divided by M, in addition
 _FACTOR = 2.0  # beyond the range of spreads
-_STANDS_STILL = 1e-3  # of its values, or of its spread within a sequence: a level that varies less is constant
+_STANDS_STILL = 5e-3  # of its values, or of its spread within a sequence: a level that varies less is constant
 _ROUNDING = 1e-5  # of its values: less is no spread
 _LIKE = 1.1  # beyond the range of spreads: so much may a guess of the unit be off
 _SCALES: tuple[tuple[str, float, float], ...] = (
@@ -104,7 +104,7 @@ class TrainingLevels:
     def moved(self, figures: Figures) -> list[MovedChannel]:
         """Return the channels whose medians of ``figures`` [N, 2, C] lie outside of training, the furthest first.
 
-        A level is outside if it lies beyond the range of training by more than a share of its width, 1/4 + 4/M on each
+        A level is outside if it lies beyond the range of training by more than a share of its width, 1/10 + 2/M on each
         side; a spread if it is more than twice the highest or less than half the lowest.
         """
         now = np.median(figures, axis=0)
