@@ -22,9 +22,6 @@ from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.events import Emit
 from streamad.types import ChannelSpec
 
-MANY_ALERTS, MANY_ALERTS_OVER = "many_alerts", "many_alerts_over"
-"""Kinds of events."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
@@ -127,12 +124,12 @@ class AlertWatch:
             latest.found = latest.many_alerts(self._settings.channel_specs, of_normal=self._normal is not None)
             self._over.pop(latest.model.ref.name, None)
             message = ". ".join(latest.found.lines(self._settings, learns=self._learns))
-            self._emit(MANY_ALERTS, message, model=latest.model.ref, figures=latest.found.figures)
+            self._emit("many_alerts", message, model=latest.model.ref, figures=latest.found.figures)
         elif latest.found is not None and latest.allowed.is_kept_again_by(n_alerts, n_judged):
             self._over[latest.model.ref.name] = replace(latest.found, is_over=True)
             latest.found = None
             message = f"{n_alerts} of the latest {n_judged} judged sequences alert: no longer far too many"
-            self._emit(MANY_ALERTS_OVER, message, model=latest.model.ref, level="info")
+            self._emit("many_alerts_over", message, model=latest.model.ref, level="info")
 
     def _now(self, latest: _Latest) -> ManyAlerts:
         """Return what is to say now, with the beginning that was found at first."""
