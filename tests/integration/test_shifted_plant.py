@@ -85,6 +85,17 @@ def test_json_has_the_figures(trained: CliPlant) -> None:
     assert trained("replay --json").last_json["many_alerts"] == {}
 
 
+def test_replay_gives_the_event_as_run_does(trained: CliPlant) -> None:
+    said = []
+    for folder in ("first", "second"):
+        assert trained(f"replay shifted --quiet --out {folder}").code == 0
+        (line,) = (trained.folder / folder / "events.jsonl").read_text().splitlines()
+        event = json.loads(line)
+        said.append((event["kind"], event["message"], event["figures"]))
+    assert said[0] == said[1]
+    assert said[0][0] == "many_alerts"
+
+
 def test_run_says_it_as_an_event_once_and_in_its_summary_and_a_second_run_too(trained: CliPlant) -> None:
     trained.write_config(
         source={"url": "shifted"},
