@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
     LabelOptions,
+    Labels,
     LabelsOption,
     NormalOption,
 )
@@ -32,8 +34,9 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
+from streamad.judge.shift.many_alerts import lines_of
 from streamad.learn.parts import registry_of
-from streamad.messages import Role
+from streamad.messages import Role, Verdict
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
@@ -86,7 +89,8 @@ def replay(
 
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
-        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots).run(
+        normal = None if truth is None else partial(_is_normal, truth)
+        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal).run(
             paced,
             UnsavedCommitter(sinks),
             explain=bool(sinks) or plots is not None or not silent,
@@ -112,8 +116,9 @@ def replay(
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
+            of_many = lines_of(report.many_alerts, plant.settings, learns=False)
             of_faults = certification.lines_of_faults(found)
-            for line in (*certification.lines, *of_faults):
+            for line in (*of_many, *certification.lines, *of_faults):
                 out.print(note(line))
             if plots is not None:
                 plots.draw(quiet=False)
@@ -122,6 +127,10 @@ def replay(
         check_usable(report.counters, given=input_url(recordings, from_url))
 
     run_async(work())
+
+
+def _is_normal(truth: Labels, verdict: Verdict) -> bool:
+    return truth.is_anomalous(verdict.stream, verdict.sequence) is False
 
 
 def _sinks(plant: Plant, folder: Path, replayed: str | None) -> dict[Role, Sink]:

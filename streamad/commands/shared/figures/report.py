@@ -17,6 +17,7 @@ from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.scoring import ModelInService
+from streamad.judge.shift.many_alerts import ManyAlerts
 from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
 from streamad.messages import Verdict
@@ -193,6 +194,7 @@ class RunReport:
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
     ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
+    ``many_alerts``: what is to say of those with far too many alerts.
     """
 
     counters: dict[str, Any]
@@ -205,6 +207,7 @@ class RunReport:
     unread: Unread | None = None
     malformed_feedback: int = 0
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)
+    many_alerts: Mapping[str, ManyAlerts] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
@@ -240,6 +243,7 @@ class RunReport:
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
             "counters": self.counters,
+            "many_alerts": {name: found.as_dict() for name, found in self.many_alerts.items()},
         }
 
 
