@@ -71,7 +71,7 @@ def replay(
 ) -> None:
     """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
-    Prints the alerts; with --labels also AUC, detection rate at the configured false-alarm rate, and the achieved
+    Prints the alerts; with --labels also AUC, the share found at the configured false-alarm rate, and the achieved
     false-alarm rate, with intervals, in all and by label; with --plot a picture of every alert (needs the extra plots).
     Learns nothing, whatever the config says: store and registry stay unchanged.
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
+    Fields,
     JsonOption,
     count,
     err,
@@ -21,6 +21,7 @@ from streamad.commands.shared.console import (
     out,
     print_json,
     run_async,
+    wrapped,
 )
 from streamad.commands.shared.figures.certification import METHODS, found_faults, line_below_certified
 from streamad.commands.shared.figures.detection import detection_of, print_detection, without_model
@@ -158,17 +159,20 @@ class _Training:
         announced = ""
         if promoted and plant.settings.learning is not None:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
+        terms = registry.calibration_terms(name, version)
+        below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
         if not self.as_json:
-            terms = registry.calibration_terms(name, version)
-            below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
             _print_result(manifest, promoted, announced, took)
-            _print_rate(manifest, below_certified, plant.settings)
             if promoted and before is not None:
                 out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
+            if below_certified is not None:
+                out.print(note(below_certified))
         calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
-        detection = self._detection(manifest, calibrating)
+        detection = self._detection(manifest, calibrating)  # real faults first, injected ones next
+        if not self.as_json:
+            _print_found(manifest, plant.settings, below_certified=below_certified is not None)
         return {
             "model": name,
             "version": version,
@@ -292,9 +296,11 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str)
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
-        f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
-        + (f"now in service{announced}" if promoted else "not in service")
+        wrapped(
+            f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
+            f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
+            + (f"now in service{announced}" if promoted else "not in service")
+        )
     )
     for remark in manifest.training.remarks:
         out.print(note(remark))
@@ -307,17 +313,17 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str)
         )
 
 
-def _print_rate(manifest: Manifest, below_certified: str | None, settings: Settings) -> None:
-    """Print what the configured false-alarm rate does: whether it is certified, and what is found, here and beside."""
-    if below_certified is not None:
-        out.print(note(below_certified))
-    if (found := found_faults(manifest.references, settings)) is not None:
-        out.print(note(found.line) if found.is_low else found.line)
+def _print_found(manifest: Manifest, settings: Settings, *, below_certified: bool) -> None:
+    """Print which share of injected faults is found at the configured false-alarm rate, and by simple kinds beside."""
+    found = found_faults(manifest.references, settings)
+    if found is not None:
+        line = found.line(below_certified=below_certified)
+        out.print(note(line) if found.is_low else wrapped(line))
     if manifest.references is not None:
-        print_references({"this model": manifest.references})
+        print_references({"this model": manifest.references}, names_better=found is None or not found.is_low)
 
 
-def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Text:
+def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Fields:
     """Return which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
     undo = f"streamad models rollback{f' --model {manifest.name}' if named else ''} undoes it"
     try:
@@ -330,6 +336,9 @@ def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: boo
 def _figures(manifest: Manifest) -> str:
     """Return by what a version can be compared with another: its data, and what it finds of injected faults."""
     metrics, references = manifest.metrics, manifest.references
-    found = "" if references is None or references.found is None else f", {references.found.share:.0%} of faults found"
-    auc = "" if references is None else f", AUC {references.auc:.3f}"
-    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{found}{auc}"
+    parts = [f"{metrics.n_training} trained", f"{metrics.n_calibration} {METHODS[metrics.method]}"]
+    if references is not None and (found := references.found) is not None:
+        parts.append(f"{found.share:.0%} of injected faults found at {found.rate:g}")
+    if references is not None:
+        parts.append(f"AUC {references.auc:.3f}")
+    return ", ".join(parts)

@@ -49,7 +49,8 @@ def test_a_training_that_replaces_a_version_says_which_with_the_figures_of_both_
     outcome = plant("train fewer")
     records = [json.loads(plant(f"models show {n} --json").out)["references"] for n in (3, 4)]
     old, new = (
-        f"{n} trained, {n} scored out of fold, {of['found']['share']:.0%} of faults found, AUC {of['auc']:.3f}"
+        f"{n} trained, {n} scored out of fold, {of['found']['share']:.0%} of injected faults found at "
+        f"{of['found']['rate']:g}, AUC {of['auc']:.3f}"
         for n, of in zip((24, 17), records, strict=True)
     )
     assert f"replaces 0003 ({old}; 0004: {new}): streamad models rollback undoes it\n" in outcome.out

@@ -148,7 +148,7 @@ def test_train_prints_what_replay_prints_and_whose_false_alarms_these_are(plant:
     write_day(plant, 40, {"drift": 8, "stuck": 5})
     said = plant("train normal --labels labels.csv --normal good,fair").out
     tables = plant("replay normal --labels labels.csv --normal good,fair --quiet").out
-    assert "Detection by label:" in tables
+    assert "Found by label:" in tables
 
     def row(text: str, label: str) -> list[str]:
         (found,) = (line.split() for line in text.splitlines() if line.startswith(f"{label} "))
@@ -164,7 +164,16 @@ def test_train_prints_what_replay_prints_and_whose_false_alarms_these_are(plant:
     write_day(plant, 170, {"drift": 8})
     words = " ".join(plant("train normal --labels labels.csv --normal good,fair").out.split())
     assert "held out of training. Their scores set the threshold" in words
-    assert "Detection by label" not in words  # the detection rate says it of the only one
+    assert "Found by label" not in words  # the row "found" says it of the only one
+
+
+def test_train_tells_of_recorded_faults_before_injected_ones(plant: CliPlant) -> None:
+    plant.write_config(model={"detector": "nearest", "options": {}, "references": ["pca"]})
+    write_day(plant, 40, {"drift": 8})
+    said = plant("train normal --labels labels.csv --normal good,fair").out
+    in_order = ("now in service", "whose labels mean", "injected faults are found", "simple kinds")
+    places = [said.index(part) for part in in_order]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(

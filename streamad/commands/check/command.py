@@ -16,19 +16,21 @@ from streamad.commands.check.source import check_recordings, check_source, check
 from streamad.commands.check.store import check_store
 from streamad.commands.shared.console import (
     ConfigOption,
+    Fields,
     JsonOption,
     count,
     judge_on_one_thread,
     local_url,
     out,
     print_json,
-    styled,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 from streamad.runtime.wiring import reading_from
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+_MESSAGE = 30
+"""The column at which the message of a finding begins."""
 
 
 def check(
@@ -91,10 +93,10 @@ def _check_source_and_sinks(plant: Plant) -> list[Finding]:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        mark = (f"{finding.outcome:<8}", _COLOURS[finding.outcome])
-        out.print(styled(mark, f" {finding.check:<20} {finding.message}"))
+        line = Fields(_MESSAGE).add(f"{finding.outcome:<8}", _COLOURS[finding.outcome])
+        out.print(line.add(f"{finding.check:<20}", gap=" ").add_words(finding.message))
         if finding.advice:
-            out.print(f"{'':30}-> {finding.advice}")
+            out.print(Fields(_MESSAGE).add(f"{'':{_MESSAGE}}->").add_words(finding.advice))
 
 
 def _summary(n_failed: int, n_warnings: int) -> str:

@@ -114,13 +114,14 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
-    further = [*(warning("model", line, _REMEDY) for line in model.refused), *_found(plant, model)]
+    refused, found = [warning("model", line, _REMEDY) for line in model.refused], _found(plant, model)
     if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
         in_service = ok("model", f"{model.ref.name} {model.ref.version}{_backend(model)}")
-        return [in_service, *further, warning("alerts", below.fact, below.remedy)]
+        return [in_service, *refused, warning("alerts", below.fact, below.remedy), *found]
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""
-    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}"), *further]
+    in_service = ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}")
+    return [in_service, *refused, *found]
 
 
 def _found(plant: Plant, model: ModelInService) -> list[Finding]:

@@ -42,7 +42,7 @@ def test_several_anomalous_labels_have_a_row_each_and_one_normal_label_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert said(monkeypatch, of(("stuck", 4, 1), ("drift", 10, 10))) == [
-        "Detection by label:",
+        "Found by label:",
         "label  alerted   share (95 % interval)   AUC",
         "drift  10 of 10  100.0% (69.2 to 100.0)  1.000",
         "stuck  1 of 4    25.0% (0.6 to 80.6)     0.625",

@@ -16,6 +16,8 @@ from streamad.commands.shared.console import (
     VisibleConsole,
     err,
     judging_on_one_thread,
+    note,
+    notice,
     out,
     parse_speed,
     print_json,
@@ -71,6 +73,17 @@ def shown_at(width: int, *fields: str) -> list[str]:
         line.add(field)
     VisibleConsole(file=page, force_terminal=True, width=width, soft_wrap=True, no_color=True).print(line)
     return page.getvalue().splitlines()
+
+
+def test_a_notice_breaks_between_words_on_a_narrow_terminal_and_is_one_line_elsewhere() -> None:
+    text = "4 of 9 sequences: copies of others, as kafka://user:secret@broker/topic has them"
+    assert str(note("one  fact")) == "note: one fact"
+    assert str(notice("left out", f" {text}")) == f"left out {text}".replace("user:secret", "***")
+    page = StringIO()
+    VisibleConsole(file=page, force_terminal=True, width=30, soft_wrap=True, no_color=True).print(note("a bc " * 15))
+    lines = page.getvalue().splitlines()
+    assert " ".join(lines).split() == ["note:", *["a", "bc"] * 15]
+    assert max(map(len, lines)) <= 30 < len(" ".join(lines))
 
 
 @given(st.lists(st.text("aB7-[界é", min_size=1, max_size=40), min_size=1, max_size=8))

@@ -23,7 +23,7 @@ def print_by_label(evaluation: Evaluation, n_models: int = 1) -> None:
     anomalous = [one for one in evaluation.by_label if one.is_anomalous]
     normal = [one for one in evaluation.by_label if not one.is_anomalous]
     if len(anomalous) > 1:
-        _print_rows("Detection by label:", anomalous, has_auc=any(one.auc is not None for one in anomalous))
+        _print_rows("Found by label:", anomalous, has_auc=any(one.auc is not None for one in anomalous))
     if len(normal) > 1:
         _print_rows("False alarms by label:", normal, has_auc=False)
     if evaluation.auc is not None and n_models > 1:

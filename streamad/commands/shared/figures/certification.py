@@ -116,17 +116,22 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
 class FoundFaults:
     """What is said of the injected faults that a model finds at the configured false-alarm rate.
 
-    ``is_low``: fewer than half of them are found. ``remedy`` is what to do about it, whether it is low or not.
+    ``is_low``: fewer than half of them are found. ``remedy`` is what to do about it, whether it is low or not;
+    ``better_kind`` is the part of it that names another kind of detector.
     """
 
     fact: str
     remedy: str
     is_low: bool
+    better_kind: str = ""
 
-    @property
-    def line(self) -> str:
-        """Return the fact, and if it is low the remedy."""
-        return f"{self.fact}; {self.remedy}" if self.is_low else self.fact
+    def line(self, *, below_certified: bool) -> str:
+        """Return the fact, and if it is low what to do.
+
+        ``below_certified``: another line says what to do about the rate, so that this one need not repeat it.
+        """
+        advice = self.better_kind if below_certified else self.remedy
+        return f"{self.fact}; {advice}" if self.is_low and advice else self.fact
 
 
 def found_faults(references: References | None, settings: Settings) -> FoundFaults | None:
@@ -135,29 +140,30 @@ def found_faults(references: References | None, settings: Settings) -> FoundFaul
         return None
     found, rate = references.found, settings.alerts.false_alarm_rate
     low, high = found.interval
+    is_now = rate == found.rate
+    at_rate = f"the configured rate of {found.rate:g}" if is_now else f"{found.rate:g}, the rate of its training,"
     fact = (
-        f"of {references.n_injected} injected faults it would find {found.share:.0%} at a false-alarm rate of "
-        f"{found.rate:g} (90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
+        f"{found.share:.0%} of {references.n_injected} injected faults are found at {at_rate} "
+        f"(90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
     )
     if found.with_more:
-        estimates = ", ".join(f"{one.share:.0%} with {one.n_calibration}" for one in found.with_more)
-        more = "more" if _useful(found) else "no more"
-        fact += (
-            f"; with more calibration sequences than its {found.n_calibration} it would find {more} (about {estimates})"
-        )
-    if rate != found.rate:
-        fact += f"; that is the rate at its training, and {rate:g} is configured now"
-    return FoundFaults(fact, _remedy(references, found, settings), found.share < _LOW_SHARE)
+        (first, share), *others = ((one.n_calibration, f"about {one.share:.0%}") for one in found.with_more)
+        fact += f"; {first} calibration sequences instead of {found.n_calibration} would find {share}"
+        fact += "".join(f", {n} {share}" for n, share in others)
+    if not is_now:
+        fact += f"; {rate:g} is configured now"
+    better_kind = "" if references.better is None else f"try model.detector: {references.better.kind}"
+    return FoundFaults(fact, _remedy(better_kind, found, settings), found.share < _LOW_SHARE, better_kind)
 
 
-def _remedy(references: References, found: FoundAtRate, settings: Settings) -> str:
+def _remedy(better_kind: str, found: FoundAtRate, settings: Settings) -> str:
     """Return what finds more: more recordings, another kind, or a higher rate."""
     advice = []
     if useful := _useful(found):
         n_recordings = recordings_for(useful[0].n_calibration, settings.model.calibration)
         advice.append(f"train on {n_recordings} recordings or more")
-    if references.better is not None:
-        advice.append(f"try model.detector: {references.better.kind}")
+    if better_kind:
+        advice.append(better_kind)
     return ", ".join([*advice, "or raise alerts.false_alarm_rate" if advice else "raise alerts.false_alarm_rate"])
 
 
@@ -214,8 +220,13 @@ class Certification:
 
     def lines_of_faults(self, found: Mapping[str, FoundFaults]) -> list[str]:
         """Return the lines about injected faults: of models that find few of them, or whose rate is extrapolated."""
-        said = [(name, one) for name, one in found.items() if one.is_low or name in self.models][:_MODELS_SHOWN]
-        return [one.line if len(found) == 1 else f"{name}: {one.line}" for name, one in said]
+        said = {
+            name: one.line(below_certified=name in self.models)
+            for name, one in found.items()
+            if one.is_low or name in self.models
+        }
+        lines = [line if len(found) == 1 else f"{name}: {line}" for name, line in said.items()]
+        return lines[:_MODELS_SHOWN]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures for machines; nothing if no rate is extrapolated."""

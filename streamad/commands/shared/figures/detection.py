@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from rich.table import Table
 
-from streamad.commands.shared.console import count, judging_on_one_thread, note, out, print_table
+from streamad.commands.shared.console import count, judging_on_one_thread, note, out, print_table, wrapped
 from streamad.commands.shared.figures.by_label import print_by_label
 from streamad.commands.shared.figures.report import add_evaluation, compared
 from streamad.commands.shared.windows import Recordings, training_id
@@ -49,7 +49,9 @@ def detection_of(plant: Plant, data: Recordings, ref: ModelRef, calibrating: Seq
 def print_detection(evaluation: Evaluation, ref: ModelRef, method: CalibrationMethod, configured_rate: float) -> None:
     """Print what ``detection_of`` returned, and of which normal sequences its false-alarm rate is."""
     n_anomalous = count(evaluation.n_anomalous, "sequence")
-    out.print(f"model {ref.name} {ref.version} judges {n_anomalous} whose labels mean anomalous; none trained it:")
+    out.print(
+        wrapped(f"model {ref.name} {ref.version} judges {n_anomalous} whose labels mean anomalous; none trained it:")
+    )
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     add_evaluation(table, evaluation, configured_rate, "normal that set the threshold")
     print_table(table)

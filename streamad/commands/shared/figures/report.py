@@ -148,7 +148,7 @@ def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float,
         table.add_row("AUC", f"{evaluation.auc:.4f}")
     if evaluation.detection_rate is not None:
         found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
-        table.add_row("detection rate", found + _interval(evaluation.detection_interval))
+        table.add_row("found", found + _interval(evaluation.detection_interval))
     if evaluation.false_alarm_rate is not None:
         false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
         table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
@@ -247,24 +247,23 @@ class RunReport:
         }
 
 
-def print_references(found: Mapping[str, References]) -> None:
+def print_references(found: Mapping[str, References], *, names_better: bool = True) -> None:
     """Print the figures of models, by the name each has here, and of the other kinds; nothing if no kind was measured.
 
-    All models have the same trial, so the other kinds have the same figures beside each.
+    All models have the same trial, so the other kinds have the same figures beside each. ``names_better``: a note
+    follows if a kind finds more than a model for sure.
     """
     records = [record for record in found.values() if record.others]
     if not records:
         return
     first = records[0]
-    at_rate = "" if first.found is None else f"the share found at a false-alarm rate of {first.found.rate:g}, and "
-    out.print(f"{first.n_injected} injected faults, {first.n_held_out} held-out normal sequences: {at_rate}the AUC,")
-    out.print("beside simple kinds fitted and calibrated on the same sequences:")
+    out.print(f"simple kinds on the same sequences ({first.n_injected} injected faults, {first.n_held_out} normal):")
     print_table(_table(found), whole=("",))
     for one in first.others:
         if one.left_out is not None:
             out.print(f"{one.kind} is left out: {one.left_out}")
     for name, record in found.items():
-        if (line := better_line(name, record)) is not None:
+        if names_better and (line := better_line(name, record)) is not None:
             out.print(note(line))
 
 
@@ -287,9 +286,8 @@ def better_line(name: str, record: References) -> str | None:
         return None
     low, high = better.gain_interval
     return (
-        f"{better.kind} finds more injected faults than {name} at a false-alarm rate of {ours.rate:g} "
-        f"({better.found.share:.0%} against {ours.share:.0%}, difference {100 * better.gain:.0f} points, 90 % interval "
-        f"{100 * low:.0f} to {100 * high:.0f}; AUC {better.auc:.2f} against {record.auc:.2f}): "
+        f"{better.kind} finds more injected faults than {name} ({better.found.share:.0%} against {ours.share:.0%}, "
+        f"difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to {100 * high:.0f}): "
         f"compare both on your recordings with model.detector: {better.kind}"
     )
 
