@@ -300,7 +300,6 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
     assert "most normal sequences would alert" in outcome.reason
 
 
-@pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
 def test_a_challenger_that_no_worker_could_use_is_not_published_and_the_champion_stays(tmp_path: Path) -> None:
     life = grown(tmp_path)
     refused = RefusedBackend("torchscript", "scores its probe otherwise")
@@ -309,6 +308,7 @@ def test_a_challenger_that_no_worker_could_use_is_not_published_and_the_champion
     assert (life.registry.versions(MODEL), life.champion) == (("0001",), "0001")
 
 
+@pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
 def test_a_decision_that_cannot_be_kept_is_carried_out_and_reported(
     error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
