@@ -326,11 +326,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowSet:
-    """N windows with their ids: ``values`` float32 [N, C, L], ``lengths`` int64 [N]."""
+    """N windows with their ids: ``values`` float32 [N, C, L], ``lengths`` int64 [N].
+
+    ``units`` has the unit of each channel, "" for a channel without one; empty if no unit is known.
+    """
 
     values: FloatArray
     lengths: IntArray
     ids: tuple[str, ...]
+    units: tuple[str, ...] = ()
 
     def distinct(self) -> WindowSet:
         """Return the first window of each group of equal ones, in their order."""
@@ -345,7 +349,7 @@ class WindowSet:
     def take(self, index: npt.NDArray[np.intp] | IntArray | list[int]) -> WindowSet:
         """Return the windows at ``index``, in that order."""
         rows = np.asarray(index, dtype=np.int64)
-        return WindowSet(self.values[rows], self.lengths[rows], tuple(self.ids[i] for i in rows))
+        return WindowSet(self.values[rows], self.lengths[rows], tuple(self.ids[i] for i in rows), self.units)
 
     def constant_channels(self) -> IntArray:
         """Return the indexes of the channels without variation in the valid samples; N >= 1, all of them finite."""

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -41,12 +41,19 @@ def score_windows(model: Scorer | FittedDetector, data: WindowSet) -> FloatArray
 
 
 def joined(*parts: WindowSet) -> WindowSet:
-    """Return the windows of all ``parts``, at least one, in this order."""
+    """Return the windows of all ``parts``, at least one, in this order, with the units of the first."""
     return WindowSet(
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.lengths for part in parts]),
         tuple(name for part in parts for name in part.ids),
+        parts[0].units,
     )
+
+
+def with_units(data: WindowSet, settings: Settings) -> WindowSet:
+    """Return ``data`` with the units of the plant's channels, as a detector is trained on it."""
+    units = tuple(channel.unit for channel in settings.channel_specs)
+    return replace(data, units=units if any(units) else ())
 
 
 Phase: TypeAlias = Literal["first", "calibration", "final", "proof", "comparison"]
@@ -211,7 +218,8 @@ class Fits:
 
         model = self.settings.model  # one seed for every fit: fold models then start from the final model's weights
         try:
-            return self.detector.fit(data, seed=model.seed, device=model.device, progress=emit, resume=resume)
+            training = with_units(data, self.settings)
+            return self.detector.fit(training, seed=model.seed, device=model.device, progress=emit, resume=resume)
         except OSError as error:
             if not _is_of_writing(error, resume):
                 raise

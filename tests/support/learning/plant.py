@@ -87,15 +87,16 @@ class MeanOptions(BaseModel):
 
 
 class MeanDetector:
-    """Keeps the ids of every fit in ``fits`` and the epochs it really ran in ``epochs``; resumes from a JSON file.
+    """Keeps the ids and units of every fit in ``fits`` and ``units``, the epochs it really ran in ``epochs``.
 
-    Each model that it fits has its ``remarks``.
+    It resumes from a JSON file. Each model that it fits has its ``remarks``.
     """
 
     options_model: type[BaseModel] = MeanOptions
 
     def __init__(self, offset: float = 0.0) -> None:
         self.fits: list[tuple[str, ...]] = []
+        self.units: list[tuple[str, ...]] = []
         self.epochs: list[int] = []
         self.offset = offset
         self.remarks: tuple[str, ...] = ()
@@ -110,6 +111,7 @@ class MeanDetector:
         resume: Path | None = None,
     ) -> MeanModel:
         self.fits.append(data.ids)
+        self.units.append(data.units)
         done = json.loads(resume.read_text())["epoch"] if resume and resume.exists() else 0
         for epoch in range(done + 1, N_EPOCHS + 1):
             self.epochs.append(epoch)

@@ -97,6 +97,19 @@ def test_the_rate_of_a_first_model_is_the_configured_one(tmp_path: Path) -> None
         assert np.mean(rates) == pytest.approx(0.1, abs=0.04)
 
 
+@pytest.mark.parametrize("n", [140, 400])  # out of fold; split
+def test_the_first_fit_folds_and_challengers_know_the_units_of_the_channels(tmp_path: Path, n: int) -> None:
+    life = Life(tmp_path, rate=0.02, reserve=0.2, trim=0.1)
+    life.run(n)
+    life.retrain("first")
+    life.run(200)
+    life.retrain()
+    units = tuple(channel.unit for channel in life.settings.channel_specs)
+    assert any(units)
+    assert len(life.detector.units) == len(life.detector.fits) > 3
+    assert set(life.detector.units) == {units}
+
+
 def test_the_outcome_mentions_first_sequences_that_stand_apart(tmp_path: Path) -> None:
     """Nobody has judged them: a threshold that rests on faults would be silent about others like them."""
     life = Life(tmp_path)

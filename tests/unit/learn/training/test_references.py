@@ -124,6 +124,11 @@ def test_a_kind_that_fails_is_left_out_with_its_reason() -> None:
     assert 0.5 < record.auc <= 1
 
 
+def test_the_kinds_are_fitted_on_windows_with_the_units_of_the_plant() -> None:
+    (part,) = Beside.of(settings_of(), Part(windows_of(7), windows_of(30))).parts
+    assert part.training.units == ("degC", "bar", "")
+
+
 def test_a_model_without_finite_scores_has_no_references() -> None:
     trial = trial_on(10)
     good, bad = (np.full((len(trial.windows), 2), value, np.float32) for value in (1.0, np.nan))
