@@ -208,7 +208,7 @@ def injected_windows(
                 if n != length or _differs(values, window):
                     broken[len(ids)], lengths[len(ids)] = window, n
                     ids.append(name)
-            yield kind, strength, WindowSet(broken[: len(ids)], lengths[: len(ids)], tuple(ids))
+            yield kind, strength, WindowSet(broken[: len(ids)], lengths[: len(ids)], tuple(ids), windows.units)
 
 
 def _differs(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> bool:

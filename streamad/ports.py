@@ -459,7 +459,8 @@ class Detector(Protocol):
     ) -> FittedDetector:
         """Train on ``data``, deterministic per seed; ``resume`` names a file for saving and continuing a run.
 
-        Raises TrainingDataError if the data cannot give a model, DetectorError if training diverges.
+        ``data.units`` may be empty: a detector must do without. Raises TrainingDataError if the data cannot give a
+        model, DetectorError if training diverges.
         """
 
     def load(self, folder: Path, *, device: str) -> Scorer:

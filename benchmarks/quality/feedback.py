@@ -33,6 +33,7 @@ from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
 from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.store.records import Mark, StoredSequence, is_reserved
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import score_windows
@@ -136,6 +137,7 @@ class Line:
             registry=self.registry,
             clock=self.clock,
             request=TrainingRequest(reason=reason, requested_us=self.clock.now_us()),
+            prove=proved_in_new_process,
         ).run()
 
     def alert_share(self, windows: Sequence[Window]) -> float:

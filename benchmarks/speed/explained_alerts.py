@@ -26,6 +26,7 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import detector_for, registry_of, versions_of
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import Role
 from streamad.plant import Plant
@@ -142,7 +143,14 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]
     data = WindowSet(
         courses(TRAINED_ON, seed=0), np.full(TRAINED_ON, LENGTH), tuple(f"n-{i}" for i in range(TRAINED_ON))
     )
-    train_model(data, detector_for(plant), settings=plant.settings, registry=registry_of(plant), clock=plant.clock)
+    train_model(
+        data,
+        detector_for(plant),
+        settings=plant.settings,
+        registry=registry_of(plant),
+        clock=plant.clock,
+        prove=proved_in_new_process,
+    )
     load = Load(arguments.rate, arguments.turn_s)
     found: dict[str, list[list[float]]] = {"without": [], "with": []}
     n_attributions = {"without": 0, "with": 0}

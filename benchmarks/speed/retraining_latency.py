@@ -34,6 +34,7 @@ from streamad.learn.parts import detector_for, registry_of, versions_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
 from streamad.learn.trainer.child import Child
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
 from streamad.learn.trainer.status import read_status
 from streamad.learn.training.from_recordings import train_model
@@ -181,7 +182,14 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
     settings = settings_of(1, round(arguments.batch_wait_ms * 1e3))
     plant = Plant(settings, folder, SystemClock())
     detector, registry = detector_for(plant), registry_of(plant)
-    train_model(make_windows(200, 0), detector, settings=settings, registry=registry, clock=SystemClock())
+    train_model(
+        make_windows(200, 0),
+        detector,
+        settings=settings,
+        registry=registry,
+        clock=SystemClock(),
+        prove=proved_in_new_process,
+    )
     fill_store(settings, folder, arguments.stored)
     loaded = versions_of(plant).load()
     scorer = TimedScorer(loaded.scorer)

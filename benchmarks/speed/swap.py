@@ -32,6 +32,7 @@ from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.parts import versions_of
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import (
@@ -143,6 +144,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str
             settings=settings,
             registry=versions.registry,
             clock=SystemClock(),
+            prove=proved_in_new_process,
         )
         for seed in range(VERSIONS)
     ]

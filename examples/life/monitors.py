@@ -15,6 +15,7 @@ from streamad.judge.scoring import Batchers, MicroBatcher
 from streamad.learn.live.live_learning import LiveLearning
 from streamad.learn.parts import versions_of
 from streamad.learn.store.records import Mark
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
@@ -106,6 +107,7 @@ class _Naive:
             settings=self._plant.settings,
             registry=self._versions.registry,
             clock=self._plant.clock,
+            prove=proved_in_new_process,
         )
 
 

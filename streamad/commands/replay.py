@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,11 +20,12 @@ from streamad.commands.shared.console import (
     run_async,
 )
 from streamad.commands.shared.explanations.plots import Plots
-from streamad.commands.shared.figures.certification import certification_of
+from streamad.commands.shared.figures.certification import certification_of, found_faults_in_service
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
     LabelOptions,
+    Labels,
     LabelsOption,
     NormalOption,
 )
@@ -32,7 +34,9 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
-from streamad.messages import Role
+from streamad.judge.shift.many_alerts import lines_of
+from streamad.learn.parts import registry_of
+from streamad.messages import Role, Verdict
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
@@ -67,9 +71,9 @@ def replay(
 ) -> None:
     """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
-    Prints the alerts; with --labels also AUC, detection rate at the configured false-alarm rate, and the achieved
-    false-alarm rate with its interval; with --plot a picture of every alert (needs the extra plots). Learns nothing,
-    whatever the config says: store and registry stay unchanged.
+    Prints the alerts; with --labels also AUC, the share found at the configured false-alarm rate, and the achieved
+    false-alarm rate, with intervals, in all and by label; with --plot a picture of every alert (needs the extra plots).
+    Learns nothing, whatever the config says: store and registry stay unchanged.
 
     Examples: streamad replay test.csv --labels truth.csv; streamad replay test.csv --plot pictures
     """
@@ -85,7 +89,8 @@ def replay(
 
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
-        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots).run(
+        normal = None if truth is None else partial(_is_normal, truth)
+        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal).run(
             paced,
             UnsavedCommitter(sinks),
             explain=bool(sinks) or plots is not None or not silent,
@@ -98,18 +103,22 @@ def replay(
         unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
         rate = plant.settings.alerts.false_alarm_rate
         certification = certification_of(report, plant.settings, truth, evaluation)
+        found = found_faults_in_service(report, registry_of(plant), plant.settings)
         if as_json:
             figures = {}
             if evaluation is not None:
                 figures = {**asdict(evaluation), "n_unlabelled": unlabelled, "n_unlabelled_alerts": of_alerts}
             drawn = {} if plots is None else {"pictures": plots.draw(quiet=True)}
-            print_json({**report.as_dict(), **figures, **certification.as_dict(), **drawn})
+            faults = {"found_faults": {name: asdict(one) for name, one in found.items()}} if found else {}
+            print_json({**report.as_dict(), **figures, **certification.as_dict(), **faults, **drawn})
         else:
             print_summary(report, rate, evaluation)
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
-            for line in certification.lines:
+            of_many = lines_of(report.many_alerts, plant.settings, learns=False)
+            of_faults = certification.lines_of_faults(found)
+            for line in (*of_many, *certification.lines, *of_faults):
                 out.print(note(line))
             if plots is not None:
                 plots.draw(quiet=False)
@@ -118,6 +127,10 @@ def replay(
         check_usable(report.counters, given=input_url(recordings, from_url))
 
     run_async(work())
+
+
+def _is_normal(truth: Labels, verdict: Verdict) -> bool:
+    return truth.is_anomalous(verdict.stream, verdict.sequence) is False
 
 
 def _sinks(plant: Plant, folder: Path, replayed: str | None) -> dict[Role, Sink]:

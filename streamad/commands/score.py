@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
@@ -30,15 +29,13 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.explanations.words import p_text
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
-from streamad.judge.verdicts import scored, unscorable
+from streamad.judge.verdicts import unscorable
 from streamad.learn.parts import versions_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence
-
-_BATCH = 256
 
 
 def score(
@@ -145,7 +142,7 @@ def _verdicts(data: Recordings, models: _Models, settings: Settings, now_us: int
     errors = []
     for name, indexes in data.indexes().items():
         try:
-            verdicts += _scored(data, indexes, models.get(name), settings, now_us)
+            verdicts += data.judged(indexes, models.get(name), settings.alerts, now_us)
         except (ArtifactError, RegistryError) as error:
             errors.append(error)
             verdicts += [unscorable(data.sequences[index], Unscorable(str(error)), now_us) for index in indexes]
@@ -155,29 +152,3 @@ def _verdicts(data: Recordings, models: _Models, settings: Settings, now_us: int
         unscorable(sequence, Unscorable(why), now_us, models.ref_for(sequence)) for sequence, why in data.unscorable
     ]
     return sorted(verdicts, key=lambda verdict: verdict.start_time)
-
-
-def _scored(
-    data: Recordings, indexes: list[int], model: ModelInService, settings: Settings, now_us: int
-) -> list[Verdict]:
-    verdicts = []
-    for start in range(0, len(indexes), _BATCH):
-        batch = indexes[start : start + _BATCH]
-        windows = [data.windows[index] for index in batch]
-        terms = model.scorer.score(
-            np.stack([window.values for window in windows]),
-            np.array([window.length for window in windows], dtype=np.int64),
-        )
-        verdicts += [
-            scored(
-                data.sequences[index],
-                data.windows[index],
-                row,
-                calibration=model.calibration,
-                settings=settings.alerts,
-                model=model.ref,
-                now_us=now_us,
-            )
-            for index, row in zip(batch, terms, strict=True)
-        ]
-    return verdicts

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
+    Fields,
     JsonOption,
     count,
     err,
@@ -21,8 +21,10 @@ from streamad.commands.shared.console import (
     out,
     print_json,
     run_async,
+    wrapped,
 )
-from streamad.commands.shared.figures.certification import METHODS, line_below_certified
+from streamad.commands.shared.figures.certification import METHODS, found_faults, line_below_certified
+from streamad.commands.shared.figures.detection import detection_of, print_detection, without_model
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
@@ -37,12 +39,14 @@ from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
+from streamad.judge.evaluation import Evaluation
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
-from streamad.learn.training.from_recordings import promotion_doubt, train_model
+from streamad.learn.training.from_recordings import calibrating_ids, promotion_doubt, train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ports import Detector
@@ -73,9 +77,10 @@ def train(
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
 
-    With --labels it trains on the normal ones only. A part of the recordings is held out to calibrate the false-alarm
-    rate; fewer than 150 sequences are scored out of fold instead. After Ctrl-C the same command resumes from there.
-    With several models (models in the config) each is trained on the sequences of its own value.
+    With --labels it trains on the normal ones only, and then prints how many of the others the new version finds, by
+    label. A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored
+    out of fold instead. After Ctrl-C the same command resumes from there. With several models (models in the config)
+    each is trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
     """
@@ -91,6 +96,10 @@ def train(
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)
+    if n := without_model(data, sets, plant.settings):
+        err.print(
+            notice("labels", f": {count(n, 'anomalous sequence')} without a model: no normal sequence trains one")
+        )
     losses = Losses.of(data.counters)
     if losses.are_many and not force:
         raise TrainingDataError(
@@ -99,7 +108,7 @@ def train(
         )
     if url is None:
         err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
-    training = _Training(plant, detector, began_s, promote=promote, as_json=as_json)
+    training = _Training(plant, detector, data, began_s, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
         result = training.run(name, windows)
@@ -117,6 +126,7 @@ class _Training:
 
     plant: Plant
     detector: Detector
+    data: Recordings
     began_s: float
     promote: bool
     as_json: bool
@@ -138,6 +148,7 @@ class _Training:
                     settings=settings_for(plant.settings, name),
                     registry=registry,
                     clock=plant.clock,
+                    prove=proved_in_new_process,
                     progress=shown.add,
                     promote=self.promote,
                 )
@@ -148,14 +159,20 @@ class _Training:
         announced = ""
         if promoted and plant.settings.learning is not None:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
+        terms = registry.calibration_terms(name, version)
+        below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
         if not self.as_json:
-            terms = registry.calibration_terms(name, version)
-            below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
-            _print_result(manifest, promoted, announced, below_certified, took)
+            _print_result(manifest, promoted, announced, took)
             if promoted and before is not None:
                 out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
+            if below_certified is not None:
+                out.print(note(below_certified))
+        calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
+        detection = self._detection(manifest, calibrating)  # real faults first, injected ones next
+        if not self.as_json:
+            _print_found(manifest, plant.settings, below_certified=below_certified is not None)
         return {
             "model": name,
             "version": version,
@@ -163,7 +180,23 @@ class _Training:
             "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
+            "detection": None if detection is None else asdict(detection),
         }
+
+    def _detection(self, manifest: Manifest, calibrating: tuple[str, ...]) -> Evaluation | None:
+        """Return, and print, how the new version judges the sequences whose labels mean anomalous.
+
+        The version is published whatever they say: a failure here is only told.
+        """
+        ref = ModelRef(manifest.name, manifest.version)
+        try:
+            found = detection_of(self.plant, self.data, ref, calibrating)
+        except (ArtifactError, DetectorError, RegistryError) as error:
+            err.print(notice("labels", f": the anomalous sequences were not judged: {error}"))
+            return None
+        if found is not None and not self.as_json:
+            print_detection(found, ref, manifest.metrics.method, self.plant.settings.alerts.false_alarm_rate)
+        return found
 
     def run_all(self, sets: dict[str, WindowSet]) -> None:
         """Train every model, also after a failure of one. Raises DetectorError for failures at the end."""
@@ -207,8 +240,12 @@ class FitsShown:
         self._longest = 0
 
     def add(self, step: FitStep) -> None:
-        """Show fit, epoch and loss, and each fit's first and last epoch as a line."""
+        """Show fit, epoch and loss, and each fit's first and last epoch as a line; then the proof."""
         epoch = step.step
+        if step.phase == "proof":
+            text = f"{self._label}proof: a new process loads the version as streamad run does"
+            self._bar.show(text, 1, 1, line=text)
+            return
         is_last = epoch.is_last or epoch.epoch == epoch.n_epochs
         phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
         where = f"epoch {epoch.epoch}, the last" if is_last else f"epoch {epoch.epoch} of at most {epoch.n_epochs}"
@@ -236,6 +273,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(notice("left out", f" {visible_name(sequence.stream)} {visible_name(sequence.sequence)}: {why}"))
     if len(data.unscorable) > 5:
         err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
+    if n := data.n_unlabelled:
+        err.print(notice("left out", f" {count(n, 'sequence')} without a label"))
     if kinds := unreadable_text(data.counters.dead_letters):
         err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
@@ -253,13 +292,15 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took: str) -> None:
+def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
-        f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
-        + (f"now in service{announced}" if promoted else "not in service")
+        wrapped(
+            f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
+            f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
+            + (f"now in service{announced}" if promoted else "not in service")
+        )
     )
     for remark in manifest.training.remarks:
         out.print(note(remark))
@@ -270,13 +311,19 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, below_cert
                 "too often: train for more epochs or on more recordings"
             )
         )
-    if below_certified is not None:
-        out.print(note(below_certified))
+
+
+def _print_found(manifest: Manifest, settings: Settings, *, below_certified: bool) -> None:
+    """Print which share of injected faults is found at the configured false-alarm rate, and by simple kinds beside."""
+    found = found_faults(manifest.references, settings)
+    if found is not None:
+        line = found.line(below_certified=below_certified)
+        out.print(note(line) if found.is_low else wrapped(line))
     if manifest.references is not None:
-        print_references({"this model": manifest.references})
+        print_references({"this model": manifest.references}, names_better=found is None or not found.is_low)
 
 
-def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Text:
+def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Fields:
     """Return which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
     undo = f"streamad models rollback{f' --model {manifest.name}' if named else ''} undoes it"
     try:
@@ -287,7 +334,11 @@ def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: boo
 
 
 def _figures(manifest: Manifest) -> str:
-    """Return by what a version can be compared with another: its data, and its AUC of injected faults if measured."""
+    """Return by what a version can be compared with another: its data, and what it finds of injected faults."""
     metrics, references = manifest.metrics, manifest.references
-    auc = "" if references is None else f", AUC {references.auc:.3f}"
-    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{auc}"
+    parts = [f"{metrics.n_training} trained", f"{metrics.n_calibration} {METHODS[metrics.method]}"]
+    if references is not None and (found := references.found) is not None:
+        parts.append(f"{found.share:.0%} of injected faults found at {found.rate:g}")
+    if references is not None:
+        parts.append(f"AUC {references.auc:.3f}")
+    return ", ".join(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streamad.errors import ArtifactError
 from streamad.messages import Tail
-from streamad.types import FloatArray
+from streamad.types import BoolArray, FloatArray
 
 _TOP_SHARE = 0.2  # exceedances taken for the tail
 _MIN_TOP = 10  # but at least these, if there are so many
@@ -57,11 +57,16 @@ class BoxCoxTail:
     weights: tuple[float, ...]
     locations: tuple[float, ...]
     scales: tuple[float, ...]
-    freedom: int
+    freedom: float
+    _at_threshold: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep the survival at the threshold, by which every p-value is divided."""
+        object.__setattr__(self, "_at_threshold", self._survival(self.threshold))
 
     def p_value(self, score: float) -> float:
         """Return the extrapolated p-value of a score above the threshold; never 0."""
-        share = self._survival(score) / self._survival(self.threshold)
+        share = self._survival(score) / self._at_threshold
         return max(self.p_threshold * share, sys.float_info.min)
 
     def _survival(self, score: float) -> float:
@@ -93,6 +98,18 @@ def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | BoxCoxTail | None:
     shape, scale = _fit(excesses, mean)
     shape += (1.0 + shape) / (2.0 * math.sqrt(len(excesses)))
     return ParetoTail(threshold, (1 + len(excesses)) / (n + 1), shape, scale)
+
+
+def fitted_law(scores: npt.NDArray[np.float64]) -> ParetoTail | BoxCoxTail | None:
+    """Return a law of the ascending ``scores`` [n] without allowance for their number; None if it cannot be fitted.
+
+    It is for estimates of what more scores would say. p-values need the allowance: see ``fit_tail``.
+    """
+    law = _box_cox_tail(scores)
+    if law is None:
+        return fit_tail(scores)
+    allowance = math.sqrt(1.0 + 1.0 / len(scores))
+    return replace(law, scales=tuple(scale / allowance for scale in law.scales), freedom=math.inf)
 
 
 def _box_cox_tail(scores: npt.NDArray[np.float64]) -> BoxCoxTail | None:
@@ -256,6 +273,10 @@ class Calibration:
             return self._tail.p_value(score), self.tail
         at_least = self.n - int(np.searchsorted(self.scores, score, side="left"))
         return (1 + at_least) / (self.n + 1), self.tail
+
+    def alerts(self, scores: npt.NDArray[np.float64], rate: float) -> BoolArray:
+        """Return which of ``scores`` [N] have a p-value of at most ``rate``. Raises ValueError for NaN or infinity."""
+        return np.array([self.p_value(score)[0] <= rate for score in scores.tolist()], dtype=np.bool_)
 
     def alert_score(self, rate: float) -> float:
         """Return the lowest score whose p-value is at most ``rate``; infinity if none is."""

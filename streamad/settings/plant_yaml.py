@@ -270,8 +270,8 @@ class ModelSettings(ConfigSection):
     """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
     folds: int = Field(default=5, ge=2)
     """Folds of the out-of-fold calibration."""
-    references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket")
-    """Kinds of detectors, with their default options, that a trained model is compared with; []: none."""
+    references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
+    """Kinds of detectors, with their default options, that a trained model is compared with; []: none, no faults."""
     effort: Effort | None = None
     """Effort of training: quick (seconds), normal (minutes), thorough; null: the detector's default."""
     time_limit: Duration | None = None

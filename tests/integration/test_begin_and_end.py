@@ -47,8 +47,12 @@ def test_a_training_that_replaces_a_version_says_which_with_the_figures_of_both_
     plant.write_config(model={"references": ["pca"]})
     assert plant("train").code == 0
     outcome = plant("train fewer")
-    auc = [json.loads(plant(f"models show {n} --json").out)["references"]["auc"] for n in (3, 4)]
-    old, new = (f"{n} trained, {n} scored out of fold, AUC {of:.3f}" for n, of in zip((24, 17), auc, strict=True))
+    records = [json.loads(plant(f"models show {n} --json").out)["references"] for n in (3, 4)]
+    old, new = (
+        f"{n} trained, {n} scored out of fold, {of['found']['share']:.0%} of injected faults found at "
+        f"{of['found']['rate']:g}, AUC {of['auc']:.3f}"
+        for n, of in zip((24, 17), records, strict=True)
+    )
     assert f"replaces 0003 ({old}; 0004: {new}): streamad models rollback undoes it\n" in outcome.out
     assert plant("train --json").last_json["replaces"] == "0004"
     assert plant("models rollback").code == 0

@@ -147,6 +147,23 @@ def test_run_and_replay_judge_each_sequence_by_its_own_model_and_learn_what_has_
     assert "of 200" in found["B-2"][1]
 
 
+def test_one_recipe_whose_version_no_monitor_could_use_keeps_no_other_from_its_model(
+    plant: CliPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readings of recipe 7 are 30 times as high, and only such ones are scored otherwise on one thread."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    model = {"recordings": "normal", "detector": "uneven", "options": {"above": 100.0}, "folds": 2, "device": "cpu"}
+    configure(plant, model=model)
+    write(plant, "normal", recordings(["PX-12", "7"] * 8))
+    outcome = plant("train")
+    assert outcome.code == 1
+    assert "model default.7: the new version is not published" in outcome.err
+    assert "error: 1 of 2 models have no new version in service: default.7" in outcome.err
+    registry = Registry(plant.folder / "registry")
+    assert (registry.current("default.7"), registry.versions("default.7")) == (None, ())
+    assert registry.current("default.PX-12") == "0001"
+
+
 def test_one_recipe_that_cannot_be_trained_keeps_no_other_from_its_model(plant: CliPlant) -> None:
     write(plant, "normal", recordings(["PX-12"] * 8 + ["7"] * 2))
     outcome = plant("train --json")

@@ -14,7 +14,14 @@ from pydantic import BaseModel
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
 from streamad_models.detector import OptionsT, TorchScriptDetector
-from streamad_models.simple.options import MiniRocketOptions, NearestOptions, PCAOptions, PointwiseOptions
+from streamad_models.simple.options import (
+    MiniRocketOptions,
+    MPCAOptions,
+    NearestOptions,
+    PCAOptions,
+    PointwiseOptions,
+    UnfoldedOptions,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,6 +95,43 @@ class PCA(SimpleDetector[PCAOptions]):
         from streamad_models.simple.pca import fit_residual  # noqa: PLC0415
 
         return fit_residual(x_nCL, lengths_n, self.options)
+
+
+class Unfolded(SimpleDetector[UnfoldedOptions]):
+    """Nearest neighbour after batch-wise unfolding (Nomikos and MacGregor 1994): for runs that are well aligned."""
+
+    options_model: type[BaseModel] = UnfoldedOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return the name of the one term."""
+        del n_channels
+        return ("unfolded.distance",)
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return the distance from the nearest of the standardised windows; ``seed`` is not used."""
+        from streamad_models.simple.unfolded import fit_unfolded  # noqa: PLC0415
+
+        return fit_unfolded(x_nCL, lengths_n, self.options)
+
+
+class MPCA(SimpleDetector[MPCAOptions]):
+    """Multiway PCA of the unfolded windows (Nomikos and MacGregor 1994): the two charts of batch monitoring.
+
+    Training windows score by components of the other nine tenths of the windows (``cross_fitted``).
+    """
+
+    options_model: type[BaseModel] = MPCAOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return the names of both charts."""
+        del n_channels
+        return ("mpca.t2", "mpca.spe")
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return both charts; ``seed`` is not used."""
+        from streamad_models.simple.mpca import fit_multiway  # noqa: PLC0415
+
+        return fit_multiway(x_nCL, lengths_n, self.options)
 
 
 class Nearest(SimpleDetector[NearestOptions]):

@@ -34,6 +34,28 @@ class PCAOptions(_SimpleOptions):
     )
 
 
+class UnfoldedOptions(_SimpleOptions):
+    """Settings of the readings that are standardised by channel and place."""
+
+    n_places: int = Field(
+        default=64, ge=2, le=1024, description="places, from the first to the last sample, at which a window is read"
+    )
+    floor: float = Field(
+        default=0.1,
+        ge=1e-2,
+        le=10,
+        description="added to the spread at each place, as a share of the channel's spread around its mean course",
+    )
+
+
+class MPCAOptions(UnfoldedOptions):
+    """Settings of the multiway principal components."""
+
+    explained: float = Field(
+        default=0.9, gt=0, lt=1, description="share of the variance that the leading components explain at least"
+    )
+
+
 class NearestOptions(_SimpleOptions):
     """The raw nearest neighbour has no settings."""
 

@@ -14,12 +14,23 @@ from streamad.commands.check.notify import check_notify
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, count, local_url, out, print_json, styled
+from streamad.commands.shared.console import (
+    ConfigOption,
+    Fields,
+    JsonOption,
+    count,
+    judge_on_one_thread,
+    local_url,
+    out,
+    print_json,
+)
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 from streamad.runtime.wiring import reading_from
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+_MESSAGE = 30
+"""The column at which the message of a finding begins."""
 
 
 def check(
@@ -39,6 +50,7 @@ def check(
 
     Example: streamad check --from batch-17.csv
     """
+    judge_on_one_thread()  # as `run` does, whose loading of the model is tried here
     plant = load_plant(config)
     if from_url is not None:
         plant = reading_from(plant, local_url(from_url))
@@ -81,10 +93,10 @@ def _check_source_and_sinks(plant: Plant) -> list[Finding]:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        mark = (f"{finding.outcome:<8}", _COLOURS[finding.outcome])
-        out.print(styled(mark, f" {finding.check:<20} {finding.message}"))
+        line = Fields(_MESSAGE).add(f"{finding.outcome:<8}", _COLOURS[finding.outcome])
+        out.print(line.add(f"{finding.check:<20}", gap=" ").add_words(finding.message))
         if finding.advice:
-            out.print(f"{'':30}-> {finding.advice}")
+            out.print(Fields(_MESSAGE).add(f"{'':{_MESSAGE}}->").add_words(finding.advice))
 
 
 def _summary(n_failed: int, n_warnings: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
-from streamad.commands.shared.figures.certification import METHODS, uncertified
+from streamad.commands.shared.figures.certification import METHODS, found_faults, uncertified
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
@@ -114,13 +114,24 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
-    refused = [warning("model", line, _REMEDY) for line in model.refused]
+    refused, found = [warning("model", line, _REMEDY) for line in model.refused], _found(plant, model)
     if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
         in_service = ok("model", f"{model.ref.name} {model.ref.version}{_backend(model)}")
-        return [in_service, *refused, warning("alerts", below.fact, below.remedy)]
+        return [in_service, *refused, warning("alerts", below.fact, below.remedy), *found]
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""
-    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}"), *refused]
+    in_service = ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}{_backend(model)}")
+    return [in_service, *refused, *found]
+
+
+def _found(plant: Plant, model: ModelInService) -> list[Finding]:
+    """Return what share of injected faults the model finds at the configured rate, if that was measured."""
+    references = registry_of(plant).manifest(model.ref.name, model.ref.version).references
+    if (found := found_faults(references, plant.settings)) is None:
+        return []
+    if found.is_low:
+        return [warning("faults", found.fact, found.remedy)]
+    return [ok("faults", found.fact)]
 
 
 def _cannot_learn(plant: Plant) -> list[Finding]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from streamad.commands.groups import group_of
 from streamad.commands.models.show import show_page
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json, print_table, styled
-from streamad.commands.shared.figures.certification import line_below_certified
+from streamad.commands.shared.figures.certification import found_faults, line_below_certified
 from streamad.commands.shared.plants import load_plant, name_config
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.errors import ArtifactError, RegistryError
@@ -157,7 +157,8 @@ def show(
     if as_json:
         print_json(manifest)
     else:
-        show_page(manifest, current, _below_certified(plant, manifest))
+        found = found_faults(manifest.references, plant.settings)
+        show_page(manifest, current, _below_certified(plant, manifest), found)
 
 
 def _below_certified(plant: Plant, manifest: Manifest) -> str | None:

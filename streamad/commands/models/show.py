@@ -8,21 +8,25 @@ from typing import Any
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import out, print_table, styled
-from streamad.commands.shared.figures.certification import calibration_text
-from streamad.commands.shared.figures.report import print_references
+from streamad.commands.shared.console import Fields, out, print_table, styled
+from streamad.commands.shared.figures.certification import FoundFaults, calibration_text
+from streamad.commands.shared.figures.report import print_by_fault, print_references
 from streamad.commands.shared.stored import time_text
 from streamad.errors import some_of
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
-from streamad.safe_text import one_line
 
 _SHOWN_CHALLENGES = 5
 _LABEL = 12
 
 
-def show_page(manifest: Manifest, current: str | None, below_certified: str | None = None) -> None:
-    """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate."""
+def show_page(
+    manifest: Manifest, current: str | None, below_certified: str | None = None, found: FoundFaults | None = None
+) -> None:
+    """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate.
+
+    ``found`` is what is said of the injected faults that it finds.
+    """
     serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
     out.print(styled((f"model {manifest.name} {manifest.version}", "bold"), f", {serves}"))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
@@ -42,7 +46,9 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     _line("trained", _training(manifest))
     _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:
-        out.print(styled((f"{'note':<{_LABEL}}", "yellow"), below_certified))
+        out.print(Fields(_LABEL).add(f"{'note':<{_LABEL - 1}}", "yellow").add_words(below_certified))
+    if found is not None:
+        _line("faults", found.line(below_certified=below_certified is not None))
     _line(
         "scores",
         _scores(manifest.metrics.score_quantiles) + f"; of training sequences {manifest.metrics.training_median:.4g}",
@@ -54,12 +60,13 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
             "challenged", f"{challenge.decided_at:%Y-%m-%d %H:%M:%S} UTC by {challenge.challenger}: {challenge.reason}"
         )
     if manifest.references is not None:
-        print_references({"this model": manifest.references})
+        print_references({"this model": manifest.references}, names_better=found is None or not found.is_low)
+        print_by_fault("this model", manifest.references)
     print_table(_files(manifest))
 
 
 def _line(label: str, text: str) -> None:
-    out.print(f"{label:<{_LABEL}}{one_line(text)}")
+    out.print(Fields(_LABEL).add(f"{label:<{_LABEL - 1}}").add_words(text))
 
 
 def _members(settings: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ from streamad.commands.shared.console import (
     count,
     err,
     judge_on_one_thread,
+    note,
+    out,
     print_json,
     run_async,
     stop_on_signals,
@@ -30,6 +32,7 @@ from streamad.commands.shared.figures.report import RunReport, check_usable, los
 from streamad.commands.shared.monitor import Beside, Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
+from streamad.judge.shift.many_alerts import lines_of
 from streamad.learn.parts import registry_of
 from streamad.plant import Plant
 from streamad.ports import Source, TransactionalSource
@@ -132,6 +135,8 @@ def run(
             err.print(worker_line(str(settings.source.options.get("instance")), report))
         else:
             print_summary(report, settings.alerts.false_alarm_rate)
+            for line in lines_of(report.many_alerts, settings, learns=settings.learning is not None):
+                out.print(note(line))
         if not report.interrupted and (report.counters["records"] or not report.resumed):
             check_usable(report.counters, f"no record is in {settings.source.url}: is source.url right?")
         return report.interrupted
@@ -145,6 +150,9 @@ def worker_line(name: str, report: RunReport) -> str:
     if reasons := unscorable_text(report.counters["unscorable"]):
         parts.append(f"unscorable ({reasons})")
     parts += [f"{what}: {said}" for what, said in lost_texts(report.counters)]
+    for model, found in report.many_alerts.items():
+        many = f"{found.n_alerts} of {found.n_judged} judged sequences"
+        parts.append(f"far too many alerts of {model}: {many}, see the event many_alerts")
     return f"worker {name}: {'; '.join(parts)}"
 
 

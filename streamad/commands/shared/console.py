@@ -54,16 +54,6 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*(printed(part) if isinstance(part, str) else (printed(part[0]), part[1]) for part in parts))
 
 
-def notice(name: str, text: str = "") -> Text:
-    """Return ``name`` in the colour of a notice, then ``text``."""
-    return styled((name, "yellow"), text)
-
-
-def note(text: str) -> Text:
-    """Return ``note: text``."""
-    return notice("note", f": {text}")
-
-
 class Fields:
     """A line of fields for ``print``. A terminal that is too narrow for it gets several: no field is broken that fits.
 
@@ -81,7 +71,7 @@ class Fields:
 
     def add_words(self, text: str) -> Fields:
         """Add every word of ``text`` as a field; returns itself."""
-        for word in text.split():
+        for word in masked(text).split():
             self.add(word, gap=" ")
         return self
 
@@ -101,6 +91,22 @@ class Fields:
             else:
                 line.append(gap).append_text(text)
         return lines
+
+
+def wrapped(text: str) -> Fields:
+    """Return ``text`` as a line that a narrow terminal breaks between words."""
+    return Fields(0).add_words(text)
+
+
+def notice(name: str, text: str = "") -> Fields:
+    """Return ``name`` in the colour of a notice, then ``text``; a narrow terminal breaks it between words."""
+    first, _, others = text.partition(" ")
+    return Fields(0).add(name, "yellow").add(first, gap="").add_words(others)
+
+
+def note(text: str) -> Fields:
+    """Return ``note: text``."""
+    return notice("note", f": {text}")
 
 
 out = VisibleConsole(soft_wrap=True)
@@ -160,6 +166,21 @@ def judge_on_one_thread() -> None:
     Its threads wait for each other at every small operation, which takes longer than they save.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@contextmanager
+def judging_on_one_thread() -> Iterator[None]:
+    """Let torch, which a training has imported, use for the block as many threads as ``judge_on_one_thread`` does."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streamad.judge.explainer import Explainer
     from streamad.judge.judging import JudgedSequence
     from streamad.judge.scoring import Batchers
+    from streamad.judge.shift.watch import AlertWatch
     from streamad.runtime.pipeline import Pipeline
     from streamad.runtime.reports.reporter import Reporter
 
@@ -134,7 +135,8 @@ class Monitor:
     this worker is written; otherwise models are only read, and neither store nor registry changes. ``on_start`` gets
     the function that requests the stop, and returns for how many seconds after a first signal further ones are
     repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution. ``beside`` is
-    entered while the pipeline runs.
+    entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of these alone tell
+    whether the plant differs from its training.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Monitor:
         on_start: Callable[[Callable[[], None]], float] | None = None,
         watcher: Watcher | None = None,
         beside: Beside | None = None,
+        normal: Callable[[Verdict], bool] | None = None,
     ) -> None:
         from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help and wrong options need none
 
@@ -160,6 +163,8 @@ class Monitor:
         self._events = EventLog(plant.settings.name, plant.clock, on_event)
         self._learning = LiveLearning(plant, self._events) if learns and plant.settings.learning is not None else None
         self._is_of_plant = learns
+        self._normal = normal
+        self._alert_watch: AlertWatch | None = None
         self._is_through = False
         self._verdicts: list[Verdict] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
@@ -181,6 +186,7 @@ class Monitor:
         version: str | None = None,
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
+        from streamad.judge.shift.watch import AlertWatch  # noqa: PLC0415
         from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
         from streamad.runtime.reports.reporter import Reporter  # noqa: PLC0415
@@ -193,6 +199,13 @@ class Monitor:
                 batchers = await learning.begin()
             else:
                 batchers = await models_at_work(plant, version=version, emit=self._events.emit)
+            watch = self._alert_watch = AlertWatch(
+                plant.settings,
+                lambda: batchers.models,
+                self._events.emit,
+                normal=self._normal,
+                learns=learning is not None,
+            )
             explainer = explainer_for(plant) if explain else None
             pipeline = Pipeline(
                 plant.settings,
@@ -243,6 +256,7 @@ class Monitor:
             unread=learning.unread if learning is not None else None,
             malformed_feedback=learning.n_malformed_feedback if learning is not None else 0,
             in_service={model.ref.name: model for model in batchers.models},
+            many_alerts=watch.found,
         )
 
     async def _run(self, pipeline: Pipeline, batchers: Batchers, reporter: Reporter | None) -> None:
@@ -257,7 +271,7 @@ class Monitor:
             if learning is not None:
                 self._is_through = True
                 await learning.close(wait=not pipeline.was_stopped)
-                await pipeline.commit_events()
+            await pipeline.commit_events()
             is_clean = True
         except BaseException as error:
             if learning is not None and not is_stop(error):
@@ -300,6 +314,8 @@ class Monitor:
         self._n_unjudged += verdict.decision == "learning"
         self._n_scored += verdict.decision in ("normal", "anomalous")
         self._show()
+        if self._alert_watch is not None:
+            self._alert_watch.judged(verdict)
         if self._learning is not None:
             self._learning.judged(judged)
         if self._watcher is not None:

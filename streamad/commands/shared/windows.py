@@ -1,7 +1,8 @@
-"""Reads recordings into windows, with a progress bar; for ``train`` and ``score``."""
+"""Reads recordings into windows, with a progress bar, and judges them; for ``train`` and ``score``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,11 +13,17 @@ from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router
+from streamad.judge.scoring import ModelInService
+from streamad.judge.verdicts import scored
+from streamad.messages import Verdict
 from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.runtime.replay import read_sequences
+from streamad.settings.plant_yaml import AlertSettings, Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FinishedSequence, Window, WindowSet
+from streamad.types import FinishedSequence, FloatArray, Window, WindowSet
+
+_BATCH = 256
 
 
 @dataclass(slots=True)
@@ -32,6 +39,54 @@ class Recordings:
     labels: Labels | None = None
     not_normal: list[str] = field(default_factory=list)
     """The sequences that ``labels`` do not call normal, for people."""
+    n_unlabelled: int = 0
+    anomalous: Recordings | None = None
+    """The sequences that ``labels`` call anomalous; None without labels."""
+
+    def add(self, sequence: FinishedSequence, router: Router, settings: Settings) -> None:
+        """Add a sequence, with its window and the name of its model or among the unscorable ones."""
+        model = router.name_for(sequence.routes)
+        window = to_window(sequence, settings.window, settings.channel_specs)
+        if isinstance(model, Unscorable):
+            self.unscorable.append((sequence, model.detail))
+        elif isinstance(window, Unscorable):
+            self.unscorable.append((sequence, window.detail))
+        else:
+            self.sequences.append(sequence)
+            self.windows.append(window)
+            self.models.append(model)
+
+    def judged(
+        self, indexes: Sequence[int], model: ModelInService, settings: AlertSettings, now_us: int
+    ) -> list[Verdict]:
+        """Return the verdict of ``model`` on each of the windows. Raises DetectorError."""
+        verdicts = []
+        for start in range(0, len(indexes), _BATCH):
+            batch = indexes[start : start + _BATCH]
+            windows = [self.windows[index] for index in batch]
+            terms = model.scorer.score(
+                np.stack([window.values for window in windows]),
+                np.array([window.length for window in windows], dtype=np.int64),
+            )
+            verdicts += self.judged_by_terms(batch, terms, model, settings, now_us)
+        return verdicts
+
+    def judged_by_terms(
+        self, indexes: Sequence[int], terms: FloatArray, model: ModelInService, settings: AlertSettings, now_us: int
+    ) -> list[Verdict]:
+        """Return the verdict of ``model`` on each of the windows, of which the ``terms`` [n, K] are known."""
+        return [
+            scored(
+                self.sequences[index],
+                self.windows[index],
+                row,
+                calibration=model.calibration,
+                settings=settings,
+                model=model.ref,
+                now_us=now_us,
+            )
+            for index, row in zip(indexes, terms, strict=True)
+        ]
 
     def indexes(self) -> dict[str, list[int]]:
         """Return the indexes of the windows of each model, by name."""
@@ -52,7 +107,7 @@ class Recordings:
         return WindowSet(
             np.stack([window.values for window in windows]),
             np.array([window.length for window in windows], dtype=np.int64),
-            tuple(f"{sequence.stream}/{sequence.sequence}" for sequence in sequences),
+            tuple(map(training_id, sequences)),
         )
 
     def _why_empty(self) -> str:
@@ -73,11 +128,21 @@ class Recordings:
         return f"no sequence in {self.place}"
 
 
+def training_id(sequence: FinishedSequence) -> str:
+    """Return the id of a sequence among those that train."""
+    return f"{sequence.stream}/{sequence.sequence}"
+
+
 async def read_windows(
     plant: Plant, source: Source, place: str = "the recordings", *, labels: Labels | None = None
 ) -> Recordings:
-    """Read a finite source of ``place`` and close it; with ``labels`` the normal sequences only. Raises SourceError."""
+    """Read a finite source of ``place`` and close it. Raises SourceError.
+
+    With ``labels`` only the normal sequences are its windows; those of the ``anomalous`` ones lie beside.
+    """
     recordings = Recordings(Counters(), place=place, labels=labels)
+    if labels is not None:
+        recordings.anomalous = Recordings(recordings.counters, place=place)
     router = Router.of(plant.settings)
     with Bar("reading") as bar:
 
@@ -87,19 +152,15 @@ async def read_windows(
 
         try:
             async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, show):
-                if labels is not None and not labels.is_normal(sequence.stream, sequence.sequence):
-                    recordings.not_normal.append(f"{sequence.sequence!r} of stream {sequence.stream!r}")
+                label = None if labels is None else labels.of(sequence.stream, sequence.sequence)
+                if labels is None or (label is not None and not label.is_anomalous):
+                    recordings.add(sequence, router, plant.settings)
                     continue
-                model = router.name_for(sequence.routes)
-                window = to_window(sequence, plant.settings.window, plant.settings.channel_specs)
-                if isinstance(model, Unscorable):
-                    recordings.unscorable.append((sequence, model.detail))
-                elif isinstance(window, Unscorable):
-                    recordings.unscorable.append((sequence, window.detail))
-                else:
-                    recordings.sequences.append(sequence)
-                    recordings.windows.append(window)
-                    recordings.models.append(model)
+                recordings.not_normal.append(f"{sequence.sequence!r} of stream {sequence.stream!r}")
+                if label is None:
+                    recordings.n_unlabelled += 1
+                elif recordings.anomalous is not None:
+                    recordings.anomalous.add(sequence, router, plant.settings)
         finally:
             await source.close()
     return recordings

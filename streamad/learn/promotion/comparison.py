@@ -24,7 +24,7 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.fits import score_windows
-from streamad.learn.training.references import Trial, references_of, scores_of_kinds
+from streamad.learn.training.references import Beside, Part, Scored, Trial, references_of
 from streamad.learn.training.selection import (
     HeldOut,
     Selection,
@@ -335,10 +335,12 @@ def _references(
     trial = Trial.of(normal, seed) if settings.model.references and training else None
     if trial is None:
         return {}
-    others = scores_of_kinds(settings.model.references, trial, to_windows(training), seed)
+    part = Part(to_windows(training), normal)
+    others = Beside.of(settings, part).terms_of(settings.model.references, trial)
     found: dict[str, References] = {}
     for who, each in zip(("champion", "challenger"), models, strict=True):
-        beside = {kind: scores for kind, scores in others.items() if kind != each.manifest.detector.kind}
-        figures = references_of(trial, score_windows(each.scorer, trial.windows), beside)
+        beside = {kind: terms for kind, terms in others.items() if kind != each.manifest.detector.kind}
+        scored = Scored(score_windows(each.scorer, trial.windows), each.calibration_terms)
+        figures = references_of(trial, scored, beside, rate)
         found |= {} if figures is None else {who: figures}
     return found

@@ -44,7 +44,7 @@ class OperatingPoint:
         """
         calibration = Calibration.from_terms(model.calibration_terms, rate)
         scores = _scores(model, windows)
-        alerts = _alerts(calibration, scores, rate)
+        alerts = calibration.alerts(scores, rate)
         left_out, free = np.zeros(len(half), dtype=np.bool_), ~half.is_normal
         n_alerts, n_free = int((alerts & free).sum()), int(free.sum())
         left_out[free] = presumed_anomalies(scores[free], n_alerts=n_alerts, n_judged=n_free, rate=rate)
@@ -52,7 +52,7 @@ class OperatingPoint:
 
     def alerts(self, scores: Scores) -> BoolArray:
         """Return which of ``scores`` [N] are alerts."""
-        return _alerts(self.calibration, scores, self.rate) & (scores > self.above)
+        return self.calibration.alerts(scores, self.rate) & (scores > self.above)
 
     def p_values(self, windows: WindowSet) -> Scores:
         """Return the p-values [N] of ``windows``, whatever ``above`` is."""
@@ -93,10 +93,6 @@ def _scores(model: LoadedModel, windows: WindowSet) -> Scores:
     return scores_of(terms)
 
 
-def _alerts(calibration: Calibration, scores: Scores, rate: float) -> BoolArray:
-    return np.array([calibration.p_value(score)[0] <= rate for score in scores], dtype=np.bool_)
-
-
 def standing_apart(model: LoadedModel, windows: WindowSet, rate: float) -> BoolArray:
     """Return on which of ``windows`` [N] ``model`` alerts with a score that no chance among normal ones explains.
 
@@ -107,4 +103,4 @@ def standing_apart(model: LoadedModel, windows: WindowSet, rate: float) -> BoolA
     n_apart = separated(known, len(known) // 3)
     scores = _scores(model, windows)
     is_far = scores >= known[-n_apart] if n_apart else scores > known[-1]
-    return np.asarray(is_far, np.bool_) & _alerts(Calibration.from_terms(model.calibration_terms, rate), scores, rate)
+    return np.asarray(is_far, np.bool_) & Calibration.from_terms(model.calibration_terms, rate).alerts(scores, rate)

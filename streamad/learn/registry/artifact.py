@@ -20,7 +20,7 @@ from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadErr
 from streamad.judge.attribution import Reference, printable
 from streamad.judge.explanations.envelope import LEVELS, Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
-from streamad.learn.registry.backends import TORCHSCRIPT, Served, candidates, serve
+from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, candidates, serve
 from streamad.learn.registry.manifest import (
     CALIBRATION_FILE,
     ENVELOPE_FILE,
@@ -28,6 +28,7 @@ from streamad.learn.registry.manifest import (
     REFERENCE_FILE,
     TRAINING_IDS_FILE,
     Manifest,
+    package_versions,
     read_manifest,
 )
 from streamad.learn.registry.verify import (
@@ -42,7 +43,7 @@ from streamad.messages import ModelRef
 from streamad.plugins import make_detector, missing_package, plugin_failure
 from streamad.ports import BackendDetector, Detector, Scorer
 from streamad.safe_text import text_of
-from streamad.settings.plant_yaml import ModelSettings, Settings
+from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray
 
 AnyArray = npt.NDArray[Any]
@@ -83,6 +84,7 @@ _ZIP_BYTES = 4096  # of an archive beside its arrays, at most
 PROBE_TOLERANCE = 1e-4
 _PROBE_FLOOR = 0.1  # so a term near zero may be off by 1e-5 (other devices: 1e-4)
 PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
+PROBE_REMEDY = "train anew on this machine: training publishes only a version that a new process here can use"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +142,11 @@ def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
     return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
 
 
+def probe_tolerance(device: str) -> float:
+    """Return the deviation of the probe that is allowed on ``device``, as the config names it."""
+    return PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
+
+
 def largest_deviation(scorer: Scorer, windows: FloatArray, lengths: IntArray, stored: FloatArray) -> float:
     """Return the largest deviation of the terms of ``windows`` from ``stored``, scored together and each alone."""
     alone = [scorer.score(windows[i : i + 1], lengths[i : i + 1]) for i in range(len(windows))]
@@ -154,6 +161,42 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     have been another then.
     """
     label = f"model {ref.name} {ref.version}"
+    manifest, detector = _verified_manifest(folder, ref, settings, detector, label)
+    shape = (len(settings.channels), settings.window.length)
+    order = candidates(settings.model.backend, settings.model.device, detector, manifest)
+    served = serve(order, _loader(folder, manifest, detector, settings.model.device, label), label)
+    terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
+    reference = _reference(folder, shape, label)
+    ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
+    envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
+    refused = served.refusals(ref)
+    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused)
+
+
+def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> tuple[RefusedBackend, ...]:
+    """Load the version in ``folder`` by each backend that it was exported for, and return those that must not serve.
+
+    TorchScript is loaded on the device of ``settings``, the others on the CPU. Raises ArtifactError if the version must
+    not go into service whatever the backend.
+    """
+    label = f"model {ref.name} {ref.version}"
+    manifest, detector = _verified_manifest(folder, ref, settings, detector, label)
+    refused = []
+    for backend in (TORCHSCRIPT, *manifest.exports):
+        device = settings.model.device if backend == TORCHSCRIPT else "cpu"
+        try:
+            _loader(folder, manifest, detector, device, label)(backend)
+        except ArtifactError as error:
+            refused.append(RefusedBackend(backend, str(error).removeprefix(f"{label}: ")))
+    if TORCHSCRIPT not in [each.backend for each in refused]:
+        load_artifact(folder, ref, settings, detector)
+    return tuple(refused)
+
+
+def _verified_manifest(
+    folder: Path, ref: ModelRef, settings: Settings, detector: Detector, label: str
+) -> tuple[Manifest, Detector]:
+    """Return the manifest of the verified version in ``folder``, and the kind of detector that loads it."""
     manifest = read_manifest(folder, label)
     check_manifest_name(folder, manifest, ref.name, ref.version)
     if "detector" in settings.model.model_fields_set:
@@ -163,14 +206,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     check_channels(manifest.channels, settings.channel_specs, label)
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
-    shape = (len(settings.channels), settings.window.length)
-    served = _served(folder, manifest, detector, settings.model, label)
-    terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
-    reference = _reference(folder, shape, label)
-    ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
-    envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
-    refused = served.refusals(ref)
-    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused)
+    return manifest, detector
 
 
 def read_calibration(folder: Path, label: str) -> FloatArray:
@@ -204,13 +240,12 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
         raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): {remedy}") from error
 
 
-def _served(folder: Path, manifest: Manifest, detector: Detector, model: ModelSettings, label: str) -> Served:
-    """Return a scorer that gives the terms of the probe, by the first backend that does. Raises ArtifactError."""
-    shape = (len(manifest.channels), manifest.window.length)
+def _loader(folder: Path, manifest: Manifest, detector: Detector, device: str, label: str) -> Callable[[str], Scorer]:
+    """Return what loads a backend's scorer; it raises ArtifactError unless that gives the terms of the probe."""
 
     def load(backend: str) -> Scorer:
         if backend == TORCHSCRIPT:
-            return _verified(partial(detector.load, folder, device=model.device), folder, shape, model.device, label)
+            return _verified(partial(detector.load, folder, device=device), folder, manifest, device, label)
         if not isinstance(detector, BackendDetector):
             raise ArtifactError(f"{label}: detectors of its kind have no other backend than {TORCHSCRIPT}")
         if not (names := manifest.exports.get(backend, ())):
@@ -218,16 +253,17 @@ def _served(folder: Path, manifest: Manifest, detector: Detector, model: ModelSe
             raise ArtifactError(f"{label}: was not exported for {backend}: {remedy}")
         for name in names:
             verify_file(folder, manifest, name, label)
-        return _verified(partial(detector.load_by, backend, folder, device=model.device), folder, shape, "cpu", label)
+        return _verified(partial(detector.load_by, backend, folder, device=device), folder, manifest, "cpu", label)
 
-    return serve(candidates(model.backend, model.device, detector, manifest), load, label)
+    return load
 
 
-def _verified(load: Callable[[], Scorer], folder: Path, shape: tuple[int, int], device: str, label: str) -> Scorer:
+def _verified(load: Callable[[], Scorer], folder: Path, manifest: Manifest, device: str, label: str) -> Scorer:
+    shape = (len(manifest.channels), manifest.window.length)
     scorer = _load_scorer(load, label)
     if scorer.window_shape != shape:
         raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
-    _check_probe(folder, scorer, shape, device, label)
+    _check_probe(folder, scorer, manifest, device, label)
     return scorer
 
 
@@ -301,7 +337,8 @@ def _check_terms(terms: AnyArray, n_terms: int, label: str) -> FloatArray:
     return terms
 
 
-def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: str, label: str) -> None:
+def _check_probe(folder: Path, scorer: Scorer, manifest: Manifest, device: str, label: str) -> None:
+    shape = (len(manifest.channels), manifest.window.length)
     windows, lengths, stored = read_npz(folder / PROBE_FILE, ("windows", "lengths", "terms"))
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
     try:
@@ -310,10 +347,20 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
         raise
     except BaseException as error:  # foreign code, as above
         raise _refusal(f"{label}: cannot score its probe", error) from error
-    tolerance = PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
+    tolerance = probe_tolerance(device)
     if len(windows) == 0 or not deviation <= tolerance:
         raise ArtifactError(
             f"{label}: scores its probe otherwise than when it was trained (deviation {deviation:.2g}, allowed "
-            f"{tolerance:g}): another torch, runtime or machine? go back to the packages its manifest names, or train "
-            "anew"
+            f"{tolerance:g}{_other_packages(manifest)}): {PROBE_REMEDY}"
         )
+
+
+def _other_packages(manifest: Manifest) -> str:
+    """Return which packages, that determine a model's scores, had other versions in training."""
+    here = package_versions()
+    other = [
+        f"{name} {version} then, {here[name]} now"
+        for name, version in manifest.packages.items()
+        if here.get(name, version) != version
+    ]
+    return "".join(f"; {each}" for each in other)

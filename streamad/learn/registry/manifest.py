@@ -99,10 +99,33 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     n_presumed: int = 0
 
 
+class LargerCalibration(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimate: the ``share`` of the injected faults that ``n_calibration`` sequences would find."""
+
+    n_calibration: int
+    share: float
+
+
+class FoundAtRate(msgspec.Struct, frozen=True, kw_only=True):
+    """The ``share`` of the injected faults with a p-value of at most ``rate``, by ``n_calibration`` sequences.
+
+    ``interval`` is its 90 % interval. ``by_fault`` has the share of each kind, ``with_more`` estimates for more
+    calibration sequences, if they would change the threshold.
+    """
+
+    rate: float
+    n_calibration: int
+    share: float
+    interval: tuple[float, float]
+    by_fault: dict[str, float]
+    with_more: tuple[LargerCalibration, ...] = ()
+
+
 class ReferenceFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a detector of another ``kind``, fitted on the same windows, reaches; or why it was ``left_out``.
 
-    ``auc`` is the mean over ``by_fault``; ``difference`` is that to the model, with its 90 % ``interval``.
+    ``auc`` is the mean over ``by_fault``; ``difference`` is that to the model, with its 90 % ``interval``. ``found`` is
+    what it finds at the configured rate, ``gain`` how much more than the model, with the 90 % ``gain_interval``.
     """
 
     kind: str
@@ -111,12 +134,17 @@ class ReferenceFigures(msgspec.Struct, frozen=True, kw_only=True):
     difference: float | None = None
     interval: tuple[float, float] | None = None
     left_out: str | None = None
+    found: FoundAtRate | None = None
+    gain: float | None = None
+    gain_interval: tuple[float, float] | None = None
 
 
 class References(msgspec.Struct, frozen=True, kw_only=True):
     """How well the model and other kinds tell injected faults from ``n_held_out`` normal sequences.
 
-    ``auc`` is the model's mean over ``by_fault``, its AUC for each kind of fault, ``n_injected`` windows in all.
+    ``auc`` is the model's mean over ``by_fault``, its AUC for each kind of fault, ``n_injected`` windows in all, made
+    of ``n_bases`` of the normal sequences. ``found`` is what it finds at the configured rate; versions of former
+    releases have neither.
     """
 
     n_held_out: int
@@ -124,12 +152,17 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
     auc: float
     by_fault: dict[str, float]
     others: tuple[ReferenceFigures, ...] = ()
+    n_bases: int | None = None
+    found: FoundAtRate | None = None
 
     @property
     def better(self) -> ReferenceFigures | None:
-        """Return the kind of the largest AUC among those above the model by more than their interval."""
-        above = [one for one in self.others if one.interval is not None and one.interval[0] > 0]
-        return max(above, key=lambda one: one.auc or 0.0, default=None)
+        """Return the kind that finds most at the configured rate, of those that find more than the model for sure.
+
+        That is, whose whole interval of the gain lies above 0.
+        """
+        above = [one for one in self.others if one.gain_interval is not None and one.gain_interval[0] > 0]
+        return max(above, key=lambda one: one.gain or 0.0, default=None)
 
 
 class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ from streamad.system.files import sync_file, sync_folder, write_atomically, writ
 from streamad.system.locks import try_lock
 
 PREFIX = ".staging-"
+STAGED = "staged"
+"""The version in the manifest of a version that has no number yet."""
 Lock = Callable[[], AbstractContextManager[None]]
 
 
@@ -32,6 +34,17 @@ class StagedVersion:
         self._name = name
         self._lock = lock
         self._next_version = next_version
+
+    def seal(self, draft: Manifest) -> None:
+        """Write the manifest as that of version ``STAGED``, so that the folder can be loaded before it is published.
+
+        ``publish`` replaces it. Raises OutputError.
+        """
+        with writing(self.folder):
+            manifest = msgspec.structs.replace(
+                draft, name=self._name, version=STAGED, files=describe_files(self.folder)
+            )
+            write_atomically(self.folder / MANIFEST_FILE, encode_manifest(manifest))
 
     def publish(self, draft: Manifest) -> str:
         """Make the folder's files a version and return its number; ``draft`` gets name, version and checksums.

@@ -21,7 +21,7 @@ from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, FitStep, fingerprint, work_folder
 from streamad.learn.training.from_recordings import promotion_doubt
 from streamad.learn.training.presumed import separated
-from streamad.learn.training.publishing import Publisher
+from streamad.learn.training.publishing import Prove, Publisher
 from streamad.learn.training.selection import Plan, Selection
 from streamad.ports import Clock, Detector, TrainingStep
 from streamad.settings.learning import LearningSettings
@@ -41,6 +41,7 @@ class Workshop:
     model: str
     registry: Registry
     clock: Clock
+    prove: Prove
     progress: FitProgress | None
     holds_lease: Callable[[], bool]
 
@@ -88,7 +89,8 @@ class Challenge:
         # Kept until the decision is made: a trainer that dies before finds its fits done when it resumes.
         with work_folder(shop.registry.training_folder(shop.model), key) as folder:
             fits = Fits(shop.detector, shop.settings, folder, making.n_fits, shop.progress)
-            version = making.make(fits, Publisher(fits, shop.registry, shop.model, self.parent, shop.clock, record))
+            publisher = Publisher(fits, shop.registry, shop.model, self.parent, shop.clock, shop.prove, record)
+            version = making.make(fits, publisher)
             return version, self._decided(version, fits.n_fits)
 
     def _decided(self, version: str, n_fits: int) -> Ruling:

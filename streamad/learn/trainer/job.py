@@ -27,6 +27,7 @@ from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
+from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.requests import (
     SecondOutcome,
     TrainingFailed,
@@ -205,6 +206,7 @@ class _Job:
             registry=self._registry,
             clock=self._clock,
             request=spec.request,
+            prove=proved_in_new_process,
             progress=status.on_step,
             holds_lease=lease.is_held,
             resumes=spec.resumes,

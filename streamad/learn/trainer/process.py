@@ -25,6 +25,11 @@ _THREAD_VARIABLES = (
 )
 
 
+def environment_of(threads: int) -> dict[str, str]:
+    """Return this process's environment with ``threads`` for all numeric libraries."""
+    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+
+
 class Ended(NamedTuple):
     """How a process ended: exit code (negative: the signal), and the last bytes of its stdout and its stderr."""
 
@@ -43,7 +48,7 @@ class Process:
     @classmethod
     async def start(cls, command: Sequence[str], content: bytes, threads: int) -> Process:
         """Start ``command`` with ``content`` on its stdin and ``threads`` for its numeric libraries. Raises OSError."""
-        environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+        environment = environment_of(threads)
         transport, output = await asyncio.get_running_loop().subprocess_exec(_Output, *command, env=environment)
         cast("asyncio.WriteTransport", transport.get_pipe_transport(0)).write(content)
         return cls(transport, output)

@@ -23,6 +23,7 @@ from streamad.learn.store.inliers import InlierStore
 from streamad.learn.trainer.challenge import Challenge, Workshop
 from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
 from streamad.learn.training.fits import FitProgress
+from streamad.learn.training.publishing import Prove
 from streamad.learn.training.selection import (
     Plan,
     Selection,
@@ -56,6 +57,7 @@ class Retraining:
     registry: Registry
     clock: Clock
     request: TrainingRequest
+    prove: Prove
     progress: FitProgress | None = None
     holds_lease: Callable[[], bool] = lambda: True
     resumes: bool = False
@@ -107,6 +109,7 @@ class Retraining:
             model=self.model,
             registry=self.registry,
             clock=self.clock,
+            prove=self.prove,
             progress=self.progress,
             holds_lease=self.holds_lease,
         )

@@ -12,16 +12,15 @@ import numpy as np
 
 from streamad.errors import TrainingDataError
 from streamad.judge.calibration import calibration_count, scores_of
-from streamad.learn.registry.manifest import References
 from streamad.learn.training.fits import Fits, joined, score_windows
 from streamad.learn.training.publishing import Calibrated, Publisher
-from streamad.learn.training.references import measured, trial_beside, trial_terms
+from streamad.learn.training.references import Beside, Part, measured, trial_beside, trial_terms
 from streamad.learn.training.selection import Plan, to_windows
 from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Scorer
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
-from streamad.types import BoolArray, FloatArray, WindowSet
+from streamad.types import BoolArray, WindowSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,16 +111,19 @@ class Challenger:
             for number, (fold, part) in enumerate(zip(folds, folds_of(len(others), n_folds), strict=True), before)
         ]
         terms, on_trial = trial_terms(trial, terms)
-        seen = kept.take(np.setdiff1d(np.arange(len(kept)), folds[0]))
-        return self._of_folds(terms, measured(trial, on_trial, seen, self.settings.model))
-
-    def _of_folds(self, folds: list[FloatArray], references: References | None) -> Calibrated:
-        terms = np.concatenate(folds)
-        scores = scores_of(terms)
+        medians = tuple(float(np.median(scores_of(part))) for part in terms)
+        calibration = np.concatenate(terms)
+        scores = scores_of(calibration)
         n_presumed = round(self.learning.presumed_anomalies * len(scores))
-        kept = np.argsort(scores, kind="stable")[: len(scores) - n_presumed]
-        medians = tuple(float(np.median(scores_of(part))) for part in folds)
-        return Calibrated(terms[kept], self.plan.method, medians, n_presumed, references)
+        calibration = calibration[np.argsort(scores, kind="stable")[: len(scores) - n_presumed]]
+        every = np.arange(len(kept))
+        parts = (
+            Part(kept.take(np.setdiff1d(every, fold)), joined(kept.take(fold), others.take(part)))
+            for fold, part in zip(folds, folds_of(len(others), n_folds), strict=True)
+        )
+        beside = Beside.of(self.settings, *parts, n_presumed=n_presumed)
+        references = measured(trial, on_trial, calibration, beside, self.settings.model)
+        return Calibrated(calibration, self.plan.method, medians, n_presumed, references)
 
     def _held_out(self, scorer: Scorer, training: WindowSet) -> Calibrated:
         """Score the plan's calibration sequences, leave presumed anomalies out, and keep the exact count of the rest.
@@ -135,7 +137,8 @@ class Challenger:
         kept = np.flatnonzero(~left_out)
         ids = tuple(held_out.sequences[i].id for i in kept)
         chosen = kept[hash_order(ids, self.settings.model.seed)[: calibration_count(len(kept), 1.0, rate)]]
-        trial = trial_beside(self.settings.model, windows.take(chosen))
+        part = Part(training, windows.take(chosen))
+        trial = trial_beside(self.settings.model, part.held_out)
         on_trial = None if trial is None else score_windows(scorer, trial.windows)
-        references = measured(trial, on_trial, training, self.settings.model)
+        references = measured(trial, on_trial, terms[chosen], Beside.of(self.settings, part), self.settings.model)
         return Calibrated(terms[chosen], self.plan.method, n_presumed=int(left_out.sum()), references=references)

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -41,15 +41,22 @@ def score_windows(model: Scorer | FittedDetector, data: WindowSet) -> FloatArray
 
 
 def joined(*parts: WindowSet) -> WindowSet:
-    """Return the windows of all ``parts``, at least one, in this order."""
+    """Return the windows of all ``parts``, at least one, in this order, with the units of the first."""
     return WindowSet(
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.lengths for part in parts]),
         tuple(name for part in parts for name in part.ids),
+        parts[0].units,
     )
 
 
-Phase: TypeAlias = Literal["first", "calibration", "final", "comparison"]
+def with_units(data: WindowSet, settings: Settings) -> WindowSet:
+    """Return ``data`` with the units of the plant's channels, as a detector is trained on it."""
+    units = tuple(channel.unit for channel in settings.channel_specs)
+    return replace(data, units=units if any(units) else ())
+
+
+Phase: TypeAlias = Literal["first", "calibration", "final", "proof", "comparison"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,8 @@ class FitStep:
     """One finished epoch of one fit: ``fit`` counts from 1 to ``n_fits``, the last is the model.
 
     Phase ``first``: the fit whose scores decide which sequences are dropped; ``calibration``: scores out of fold;
-    ``final``: the model. ``comparison`` follows the last fit: its steps are batches of windows, without a loss.
+    ``final``: the model. ``proof`` follows the last fit: the new version is loaded in a process of its own, a step
+    without epochs. ``comparison`` comes last: its steps are batches of windows, without a loss.
     """
 
     phase: Phase
@@ -183,6 +191,11 @@ class Fits:
 
         return self._kept(f"fold-{fit}" + ("" if trial is None else "-trial"), terms)
 
+    def show_proof(self) -> None:
+        """Report that all fits are done and that the new version is proved."""
+        if self.progress is not None:
+            self.progress(FitStep("proof", self.n_fits, self.n_fits, TrainingStep(0, 0, 0.0)))
+
     def _kept(self, name: str, terms_of: Callable[[], FloatArray]) -> FloatArray:
         """Return the terms in a file of the work folder; if it is not there or damaged, compute and store them."""
         path = self.folder / f"{name}.terms"
@@ -205,7 +218,8 @@ class Fits:
 
         model = self.settings.model  # one seed for every fit: fold models then start from the final model's weights
         try:
-            return self.detector.fit(data, seed=model.seed, device=model.device, progress=emit, resume=resume)
+            training = with_units(data, self.settings)
+            return self.detector.fit(training, seed=model.seed, device=model.device, progress=emit, resume=resume)
         except OSError as error:
             if not _is_of_writing(error, resume):
                 raise

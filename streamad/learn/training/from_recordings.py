@@ -15,8 +15,8 @@ from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionD
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
-from streamad.learn.training.publishing import Calibrated, Publisher
-from streamad.learn.training.references import measured, trial_beside, trial_terms
+from streamad.learn.training.publishing import Calibrated, Prove, Publisher
+from streamad.learn.training.references import Beside, Part, measured, trial_beside, trial_terms
 from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Clock, Detector, Scorer
 from streamad.settings.plant_yaml import Settings
@@ -30,6 +30,7 @@ def train_model(
     settings: Settings,
     registry: Registry,
     clock: Clock,
+    prove: Prove,
     progress: FitProgress | None = None,
     promote: bool = True,
 ) -> str:
@@ -37,9 +38,9 @@ def train_model(
 
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
-    of service. An interrupted call leaves no version, and a repeated one resumes the fits. If the version
-    in service was learned anew after a lasting change, this version's manifest records it too: later retrainings use
-    nothing from before it.
+    of service; one that ``prove`` refuses is not published. An interrupted call leaves no version, and a repeated one
+    resumes the fits. If the version in service was learned anew after a lasting change, this version's manifest records
+    it too: later retrainings use nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
     (this one then stays in the registry, out of service).
@@ -52,7 +53,7 @@ def train_model(
         split = len(ordered) >= OUT_OF_FOLD_BELOW
         fits = Fits(detector, settings, folder, 1 if split else model.folds + 1, progress)
         learning = _learned_since(registry, model.name, parent)
-        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, learning))
+        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, prove, learning))
         version = run.split(ordered) if split else run.out_of_fold(ordered)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
@@ -62,6 +63,20 @@ def train_model(
         decision = PromotionDecision(promoted=doubt is None, reason=reason, decided_at=now)
         registry.record_decision(model.name, version, decision)
     return version
+
+
+def calibrating_ids(ids: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """Return which of the sequences ``ids`` calibrate the version that ``train_model`` makes of them.
+
+    Their order is that of the version's calibration terms [n, K].
+    """
+    model = settings.model
+    ordered = hash_order(ids, model.seed)
+    if len(ids) >= OUT_OF_FOLD_BELOW:
+        order = ordered[: calibration_count(len(ids), model.calibration, settings.alerts.false_alarm_rate)]
+    else:
+        order = ordered[np.concatenate(folds_of(len(ids), model.folds))]
+    return tuple(ids[index] for index in order)
 
 
 def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
@@ -91,8 +106,10 @@ class _TrainingRun:
 
         def calibrate(scorer: Scorer) -> Calibrated:
             terms = None if trial is None else score_windows(scorer, trial.windows)
-            references = measured(trial, terms, training, settings.model)
-            return Calibrated(score_windows(scorer, held_out), "split", references=references)
+            calibration = score_windows(scorer, held_out)
+            beside = Beside.of(settings, Part(training, held_out))
+            references = measured(trial, terms, calibration, beside, settings.model)
+            return Calibrated(calibration, "split", references=references)
 
         fitted = self.fits.final(training)
         return self.publisher.publish(fitted, training, calibrate, calibration_ids=held_out.ids)
@@ -113,9 +130,11 @@ class _TrainingRun:
         ]
         terms, on_trial = trial_terms(trial, terms)
         medians = tuple(float(np.median(scores_of(part))) for part in terms)
-        fitted, seen = self.fits.final(data), data.take(np.setdiff1d(np.arange(len(data)), folds[0]))
-        references = measured(trial, on_trial, seen, self.fits.settings.model)
-        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians, references=references)
+        fitted, calibration, every = self.fits.final(data), np.concatenate(terms), np.arange(len(data))
+        parts = (Part(data.take(np.setdiff1d(every, fold)), data.take(fold)) for fold in folds)
+        beside = Beside.of(self.fits.settings, *parts)
+        references = measured(trial, on_trial, calibration, beside, self.fits.settings.model)
+        calibrated = Calibrated(calibration, "out_of_fold", medians, references=references)
         return self.publisher.publish(fitted, data, lambda _: calibrated)
 
 

@@ -5,10 +5,13 @@ Shapes: N training and n calibration sequences, K transformations, C channels, L
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from streamad.errors import ArtifactError, DetectorError, TrainingDataError
@@ -17,13 +20,15 @@ from streamad.judge.calibration import Calibration, CalibrationMethod, certifiab
 from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import (
+    PROBE_REMEDY,
     PROBE_TOLERANCE,
     PROBE_TOLERANCE_OTHER_DEVICES,
     largest_deviation,
     probe_deviation,
+    probe_tolerance,
     write_arrays,
 )
-from streamad.learn.registry.backends import exportable
+from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, exportable
 from streamad.learn.registry.manifest import (
     DetectorRecord,
     LearningRecord,
@@ -34,15 +39,24 @@ from streamad.learn.registry.manifest import (
     package_versions,
 )
 from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.staging import STAGED
 from streamad.learn.store.records import WindowForm
 from streamad.learn.training.fits import Fits
 from streamad.learn.training.probe import Probe, ProbeCandidates, share_alike
+from streamad.messages import ModelRef
 from streamad.ports import BackendDetector, BackendExport, Clock, FittedDetector, Scorer
+from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_status_logger
 from streamad.types import FloatArray, WindowSet, from_us
 
 _LEAST_ALIKE = 0.5  # of the windows, for a backend; ties, of which a long window has many, decide the others
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+
+Prove: TypeAlias = Callable[[Settings, ModelRef, Path], tuple[RefusedBackend, ...]]
+"""Loads the version in a folder as a worker does, and returns the backends that must not serve it.
+
+Raises DetectorError if that cannot be found out.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +85,18 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Makes versions of ``model`` from the fits; ``parent`` is the champion at the start of the training."""
+    """Makes versions of ``model`` from the fits; ``parent`` is the champion at the start of the training.
+
+    A version that ``prove`` refuses is not published: nobody could use it, and the fits are kept, so the training
+    resumes from them with what the error says.
+    """
 
     fits: Fits
     registry: Registry
     model: str
     parent: str | None
     clock: Clock
+    prove: Prove
     learning: LearningRecord | None = None
 
     def publish(
@@ -94,8 +113,8 @@ class Publisher:
         ``calibration_ids`` are of the sequences that calibrate and are not in ``training``; ``names`` are what people
         call the training sequences, by id, if that is not the id.
 
-        Raises DetectorError if the scores of the export differ from the model's or are not finite; TrainingDataError
-        if it could never alert; OutputError.
+        Raises DetectorError if the scores of the export differ from the model's or are not finite, or if ``prove``
+        refuses it; TrainingDataError if it could never alert; OutputError.
         """
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
@@ -105,7 +124,8 @@ class Publisher:
             check_can_alert(calibration.terms, self.fits.settings.alerts.false_alarm_rate)
             called = training.ids if names is None else [names[each] for each in training.ids]
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
-            candidates = ProbeCandidates.of(training, self.fits.detector.load(staged.folder, device="cpu"))
+            exported = self.fits.detector.load(staged.folder, device="cpu")
+            candidates = ProbeCandidates.of(training, exported)
             exports = self._export_for_backends(fitted, staged.folder, candidates)
             probe = _checked(fitted, candidates.probe([each.deviations for each in exports]))
             backends = {each.backend: each.files for each in exports if _passes(each, staged.folder, probe)}
@@ -117,7 +137,34 @@ class Publisher:
                 training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
                 envelope=Envelope.of(training.values, training.lengths),
             )
-            return staged.publish(self._manifest(fitted, calibration, training_terms, backends))
+            draft = self._manifest(fitted, calibration, training_terms, backends)
+            staged.seal(draft)
+            self.fits.show_proof()
+            for refused in self.prove(self.fits.settings, ModelRef(self.model, STAGED), staged.folder):
+                if refused.backend == TORCHSCRIPT:
+                    raise DetectorError(self._refusal(refused.reason, largest_deviation(exported, *probe)))
+                files = backends.pop(refused.backend)
+                _leave_out(refused.backend, [staged.folder / name for name in files], refused.reason)
+            return staged.publish(msgspec.structs.replace(draft, backends=backends))
+
+    def _refusal(self, reason: str, deviation: float) -> str:
+        """Return why the version is not published, and what to do; ``deviation`` is that of the probe in this process.
+
+        If that is too large as well, scores depend on which windows are scored together: one thread would not help.
+        """
+        remedy = "name another model.detector, such as nearest or pca"
+        is_alike_here = deviation <= probe_tolerance(self.fits.settings.model.device)
+        if reason.endswith(PROBE_REMEDY) and is_alike_here and os.environ.get("OMP_NUM_THREADS") != "1":
+            remedy = (
+                "train with one thread (OMP_NUM_THREADS=1 streamad train; learning.threads: 1), which resumes; "
+                f"if that is refused too, {remedy}"
+            )
+        for old in (PROBE_REMEDY, "train anew"):
+            reason = reason.removesuffix(f": {old}")
+        return (
+            "the new version is not published, because a new process with one thread, such as `streamad run`, refuses "
+            f"it: {reason}: {remedy}"
+        )
 
     def _export_for_backends(self, fitted: FittedDetector, folder: Path, candidates: ProbeCandidates) -> list[_Export]:
         """Export for the backends of the config; one that fails is left out with a warning."""

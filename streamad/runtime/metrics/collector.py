@@ -32,8 +32,8 @@ DEAD_LETTER_KINDS: Final = (
 )  # fmt: skip
 """Kinds that are there from the beginning: an increase from nothing to one is none for Prometheus."""
 EVENT_KINDS: Final = (
-    "backend_refused", "broker_back", "broker_silent", "drift", "low_watermark_old", "model_promoted", "plant_changed",
-    "training_failed", "waits_for_review",
+    "backend_refused", "broker_back", "broker_silent", "drift", "low_watermark_old", "many_alerts", "model_promoted",
+    "plant_changed", "training_failed", "waits_for_review",
 )  # fmt: skip
 _DECISIONS: Final = get_args(Decision)
 _MOST_PARTITIONS = 1_000

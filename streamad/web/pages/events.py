@@ -12,6 +12,7 @@ _WORDS: Final = {
     "model_promoted": "new model",
     "model_swapped": "new model",
     "drift": "drift",
+    "many_alerts": "far too many alerts",
     "plant_changed": "plant changed",
 }
 _OF_MODELS: Final = ("model_promoted", "model_swapped")

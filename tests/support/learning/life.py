@@ -21,7 +21,7 @@ from streamad.messages import Decision
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.types import Window
-from tests.support.learning.plant import NOW_US, C, FixedClock, L, MeanDetector, load, settings_of
+from tests.support.learning.plant import NOW_US, C, FixedClock, L, MeanDetector, load, settings_of, taken_as_proved
 
 MODEL = "default"
 RATE = 0.1
@@ -124,7 +124,7 @@ class Life:
             clock=FixedClock(),
             request=TrainingRequest(reason=reason, requested_us=NOW_US, since_us=since_us),
             progress=progress,
-            **more,
+            **{"prove": taken_as_proved, **more},
         ).run()
 
     def manifest(self, version: str) -> Manifest:

@@ -11,9 +11,12 @@ from pydantic import BaseModel
 
 from streamad.errors import ArtifactError
 from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitProgress
 from streamad.learn.training.from_recordings import train_model
+from streamad.learn.training.publishing import Prove
+from streamad.messages import ModelRef
 from streamad.ports import Detector, TrainingProgress, TrainingStep, TrainingSummary
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray, WindowSet
@@ -84,15 +87,16 @@ class MeanOptions(BaseModel):
 
 
 class MeanDetector:
-    """Keeps the ids of every fit in ``fits`` and the epochs it really ran in ``epochs``; resumes from a JSON file.
+    """Keeps the ids and units of every fit in ``fits`` and ``units``, the epochs it really ran in ``epochs``.
 
-    Each model that it fits has its ``remarks``.
+    It resumes from a JSON file. Each model that it fits has its ``remarks``.
     """
 
     options_model: type[BaseModel] = MeanOptions
 
     def __init__(self, offset: float = 0.0) -> None:
         self.fits: list[tuple[str, ...]] = []
+        self.units: list[tuple[str, ...]] = []
         self.epochs: list[int] = []
         self.offset = offset
         self.remarks: tuple[str, ...] = ()
@@ -107,6 +111,7 @@ class MeanDetector:
         resume: Path | None = None,
     ) -> MeanModel:
         self.fits.append(data.ids)
+        self.units.append(data.units)
         done = json.loads(resume.read_text())["epoch"] if resume and resume.exists() else 0
         for epoch in range(done + 1, N_EPOCHS + 1):
             self.epochs.append(epoch)
@@ -149,6 +154,11 @@ def windows_of(n: int, seed: int = 0) -> WindowSet:
     return WindowSet(values, lengths.astype(np.int64), tuple(f"B-{i:04d}" for i in range(n)))
 
 
+def taken_as_proved(settings: Settings, model: ModelRef, folder: Path) -> tuple[RefusedBackend, ...]:
+    """A ``Prove`` for detectors that no other process can find: no backend is refused."""
+    return ()
+
+
 def train(
     root: Path,
     n: int = 30,
@@ -156,6 +166,7 @@ def train(
     data: WindowSet | None = None,
     detector: Detector | None = None,
     settings: Settings | None = None,
+    prove: Prove = taken_as_proved,
     progress: FitProgress | None = None,
     promote: bool = True,
 ) -> str:
@@ -165,6 +176,7 @@ def train(
         settings=settings or settings_of(),
         registry=Registry(root),
         clock=FixedClock(),
+        prove=prove,
         progress=progress,
         promote=promote,
     )

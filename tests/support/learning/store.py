@@ -33,6 +33,7 @@ from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ListSink
 from streamad.types import Record, RecordBatch, WindowSet
 from tests.support.kafka.child import PLUGINS
+from tests.support.learning.plant import taken_as_proved
 from tests.support.runtime.pipeline import CHANNELS, ROLES, START_US, L, settings_of
 
 assert PLUGINS.is_dir()  # importing it makes the detector known
@@ -92,6 +93,7 @@ class LearningPlant:
             settings=settings,
             registry=self.registry,
             clock=SystemClock(),
+            prove=taken_as_proved,
             promote=promote,
         )
 

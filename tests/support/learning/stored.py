@@ -17,6 +17,7 @@ from streamad.learn.trainer.requests import TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
 from streamad.system.clock import SystemClock
 from streamad.types import Window
+from tests.support.learning.plant import taken_as_proved
 
 CHANNELS = ("temp", "pressure")
 L = 8
@@ -98,6 +99,7 @@ def train(config: Path) -> str | None:
         registry=registry_at(config),
         clock=plant.clock,
         request=TrainingRequest(reason="command", requested_us=plant.clock.now_us()),
+        prove=taken_as_proved,
     ).run()
     return outcome.version
 

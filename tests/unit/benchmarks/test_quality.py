@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.quality import many_alerts
 from benchmarks.quality import quality as benchmark
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/quality/quality.py"
@@ -70,3 +71,20 @@ def test_a_mistake_is_one_line_with_exit_code_2(
         benchmark.main()
     assert ended.value.code == 2
     assert word in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_many_alerts_scans_as_the_rule_says_and_an_unchanged_plant_is_quiet() -> None:
+    rng = np.random.default_rng(0)
+    plant = many_alerts.Plant.drawn(rng, 99, 0.02, 0.3)
+    alerts = np.concatenate([rng.uniform(size=60) < plant.p_alert, rng.uniform(size=300) < 0.7])
+    first = many_alerts.Rule().first(plant.allowed, alerts)
+    by_hand = (
+        n for n in range(1, 361) if plant.allowed.is_exceeded_by(int(alerts[max(0, n - 100) : n].sum()), min(n, 100))
+    )
+    assert first == next(by_hand)
+    assert [row["wrong"] for row in many_alerts.false_events(3)] == [0] * 15
+
+
+def test_many_alerts_of_most_sequences_come_soon() -> None:
+    rows = {(row["n"], row["rate"], row["quiet"], row["share"]): row["late"] for row in many_alerts.delays(20)}
+    assert rows[99, 0.02, 0, 0.95] < 30 < rows[99, 0.02, 100, 0.95] < 80

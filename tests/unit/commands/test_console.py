@@ -15,6 +15,9 @@ from streamad.commands.shared.console import (
     Fields,
     VisibleConsole,
     err,
+    judging_on_one_thread,
+    note,
+    notice,
     out,
     parse_speed,
     print_json,
@@ -72,6 +75,17 @@ def shown_at(width: int, *fields: str) -> list[str]:
     return page.getvalue().splitlines()
 
 
+def test_a_notice_breaks_between_words_on_a_narrow_terminal_and_is_one_line_elsewhere() -> None:
+    text = "4 of 9 sequences: copies of others, as kafka://user:secret@broker/topic has them"
+    assert str(note("one  fact")) == "note: one fact"
+    assert str(notice("left out", f" {text}")) == f"left out {text}".replace("user:secret", "***")
+    page = StringIO()
+    VisibleConsole(file=page, force_terminal=True, width=30, soft_wrap=True, no_color=True).print(note("a bc " * 15))
+    lines = page.getvalue().splitlines()
+    assert " ".join(lines).split() == ["note:", *["a", "bc"] * 15]
+    assert max(map(len, lines)) <= 30 < len(" ".join(lines))
+
+
 @given(st.lists(st.text("aB7-[界é", min_size=1, max_size=40), min_size=1, max_size=8))
 def test_a_narrow_terminal_breaks_a_line_between_fields_only(fields: list[str]) -> None:
     """An id that is broken in two cannot be copied."""
@@ -112,3 +126,21 @@ def test_no_text_is_made_of_what_async_work_returns() -> None:
 
     assert isinstance(run_async(work()), Sample)
     assert Sample.shown == 0
+
+
+def test_after_a_training_torch_judges_on_one_thread_and_then_has_its_own_number_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        with judging_on_one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")
+        with judging_on_one_thread():
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

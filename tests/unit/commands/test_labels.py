@@ -39,8 +39,18 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
 def test_without_a_stream_a_label_holds_in_any(tmp_path: Path) -> None:
     labels = read(tmp_path, "sequence,label\na,0\nb,1\n")
     assert [labels.is_anomalous(stream, name) for stream in "xy" for name in "abc"] == [False, True, None] * 2
-    assert [labels.is_normal("x", name) for name in "abc"] == [True, False, False]
     assert labels.example == "a"
+
+
+def test_a_label_keeps_its_own_text_and_a_whole_number_has_no_point(tmp_path: Path) -> None:
+    labels = read(tmp_path, "sequence,label\na,0.0\nb,7\nc,2.50\nd,N.OK\n")
+    assert [labels.of("x", name) for name in "abcde"] == [
+        ("0", False),
+        ("7", True),
+        ("2.5", True),
+        ("N.OK", True),
+        None,
+    ]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -122,7 +132,7 @@ def test_labels_that_are_all_anomalous_have_a_note_or_an_error(
     with pytest.raises(SourceError, match=f"{said}, and training needs normal sequences: .*--normal"):
         LabelOptions(str(path)).read(ListSource([]), DecodeSettings(), needs_normal=True)
     path.write_text("sequence,label\na,stuck\nb,2\n")
-    assert read_labels(str(path), ListSource([]), "").by_key == {(None, "a"): True, (None, "b"): True}
+    assert read_labels(str(path), ListSource([]), "").by_key == {(None, "a"): ("stuck", True), (None, "b"): ("2", True)}
     with pytest.raises(SourceError, match="no sequence has the label '0'; --normal must name some of: 2, stuck"):
         read_labels(str(path), ListSource([]), "0")
 
@@ -135,7 +145,7 @@ def test_columns_of_other_names_are_named_by_options(tmp_path: Path) -> None:
     options = LabelOptions(str(path), id_column="batch", label_column="result")
     labels = options.read(ListSource([]), DecodeSettings())
     assert labels is not None
-    assert labels.by_key == {(None, "a"): False, (None, "b"): True}
+    assert labels.by_key == {(None, "a"): ("good", False), (None, "b"): ("bad", True)}
 
 
 @pytest.mark.parametrize(
@@ -181,8 +191,9 @@ def test_a_sequence_named_by_its_start_has_the_label_of_that_time(
 
 def test_two_labels_of_one_time_are_an_error_and_times_from_the_start_name_none(tmp_path: Path) -> None:
     text = "sequence,label\n2025-05-19T19:00:00Z,0\n2025-05-19T21:00:00+02:00,1\n"
-    with pytest.raises(SourceError, match="two labels of one start"):
-        of_times(tmp_path, text)
+    for other in (text, text.replace("Z,0", "Z,2") + "b,0\n"):  # also if both mean anomalous: each is a label by itself
+        with pytest.raises(SourceError, match="two labels of one start"):
+            of_times(tmp_path, other)
     assert of_times(tmp_path, text, time="relative").is_anomalous("x", "2025-05-19T19:00:00+00:00") is None
 
 

@@ -387,15 +387,20 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     beside = found.pop("references")
     assert found == bare
     assert list(beside) == ["champion", "challenger"]
+    text = " ".join(said(trained, "compare", "0001", second).split())
     for record in beside.values():
         assert [one["kind"] for one in record["others"]] == ["pointwise", "pca", "broken"]
         assert record["n_held_out"] <= found["n_sequences"]
+        for one in (record, *record["others"][:2]):
+            assert one["found"]["rate"] == 0.2
+            assert f"{one['found']['share']:.0%}" in text
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
-    text = " ".join(said(trained, "compare", "0001", second).split())
-    assert "difference from 0001 (in service)" not in text
-    assert "difference from 0001 " in text
-    assert "difference from 0002 (in service)" in text
+    assert "more than 0001 (in service)" not in text
+    assert "more than 0001 " in text
+    assert "more than 0002 (in service)" in text
     assert "(90 % interval)" in text
+    trial = beside["champion"]
+    assert f"({trial['n_injected']} injected faults, {trial['n_held_out']} normal)" in text
     assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
 
 
@@ -650,6 +655,8 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
         ({"phase": "first", "fit": 1, "n_fits": 2, "epoch": 3, "n_epochs": 9, "loss": 0.25},
          "first fit 1 of 2, epoch 3 of at most 9, loss 0.25"),
         ({"phase": "final", "fit": 1, "n_fits": 1, "epoch": 3, "n_epochs": 9}, "final fit, epoch 3 of at most 9"),
+        ({"phase": "proof", "fit": 2, "n_fits": 2, "epoch": 0, "n_epochs": 0, "loss": 0.0},
+         "proving that a new process can use the version"),
         ({"phase": "comparison", "fit": 2, "n_fits": 2, "epoch": 4, "n_epochs": 39, "loss": 0.0},
          "comparing, step 4 of 39"),
     ],

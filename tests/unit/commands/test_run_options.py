@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,15 @@ from streamad.commands.run.command import run, with_metrics_of, with_options, wo
 from streamad.commands.score import score
 from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StreamadError, UsageError
+from streamad.judge.shift.alert_rate import AllowedRate
+from streamad.judge.shift.many_alerts import ManyAlerts
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
+from tests.support.runtime.pipeline import model_of
 
 
 def plant(url: str, **options: object) -> Plant:
@@ -73,6 +77,16 @@ def test_a_worker_says_at_its_end_what_it_could_not_use() -> None:
     said = worker_line("w-1", report)
     assert said.startswith("worker w-1: 0 sequences judged; 1 alert; unscorable (2 late); ")
     assert said.endswith("dead letters: 4 (4 malformed); late samples: 3")
+
+
+def test_a_worker_says_at_its_end_that_far_too_many_alerted() -> None:
+    model = model_of()
+    allowed, since = AllowedRate(0.02, model.calibration), datetime(2026, 3, 1, tzinfo=UTC)
+    many = {"press.a": ManyAlerts(model.ref, allowed, 95, 100, since, None)}
+    said = worker_line(
+        "w-1", RunReport(Counters().as_dict() | {"alerts": 95}, 1.0, "default", [], [], many_alerts=many)
+    )
+    assert said.endswith("; far too many alerts of press.a: 95 of 100 judged sequences, see the event many_alerts")
 
 
 def test_without_a_model_no_worker_is_started(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
         assert word in last, last
 
 
+def test_after_the_last_fit_the_proof_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = [*steps(3, 2), FitStep("proof", 3, 3, TrainingStep(0, 0, 0.0))]
+    last = shown(monkeypatch, 7, terminal=False, of=of).splitlines()[-1]
+    assert last == "proof: a new process loads the version as streamad run does"
+
+
 def test_without_a_terminal_each_fit_prints_its_first_and_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 6, terminal=False).splitlines() == [
         "calibrating 1/2: epoch 1 of at most 2, loss 5.0000",

@@ -1,4 +1,4 @@
-"""The page on learning names every event that a learning run emits, with its level, and no other."""
+"""The page on learning names every event about models and learning, with its level, and no other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "drift/plant_watch",
+    "judge/shift/watch",
     "learn/live/learner",
     "learn/live/learners",
     "learn/live/live_learning",

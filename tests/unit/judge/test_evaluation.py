@@ -64,6 +64,56 @@ def test_evaluation_of_a_kind_without_scores_or_sequences():
     assert evaluate([1], [True], [1]).false_alarm_interval is None
 
 
+def test_each_label_has_its_rate_and_its_auc_against_all_normal_sequences():
+    names = ["fine", "good", "good", "fault 10", "fault 10", "fault 2", "fault 2", "lost"]
+    found = evaluate(
+        scores=[1, 2, 3, 2.5, None, 4, 0, None],
+        alerts=[0, 0, 1, 1, 0, 1, 0, 0],
+        labels=[0, 0, 0, 1, 1, 1, 1, 1],
+        names=names,
+    )
+    assert [(one.label, one.is_anomalous) for one in found.by_label] == [
+        ("fault 2", True),
+        ("fault 10", True),
+        ("lost", True),
+        ("good", False),
+        ("fine", False),
+    ]
+    two, ten, lost, good, fine = found.by_label
+    assert [(one.n_sequences, one.n_alerts, one.n_unscorable) for one in found.by_label] == [
+        (2, 1, 0),
+        (2, 1, 1),
+        (1, 0, 1),
+        (2, 1, 0),
+        (1, 0, 0),
+    ]
+    assert (two.auc, ten.auc) == pytest.approx((3 / 6, 2 / 3))
+    assert (lost.auc, good.auc, fine.auc) == (None, None, None)
+    assert [one.rate for one in found.by_label] == [1 / 2, 1 / 2, 0, 1 / 2, 0]
+    assert [one.interval for one in (two, lost, good)] == [
+        clopper_pearson(1, 2),
+        clopper_pearson(0, 1),
+        clopper_pearson(1, 2),
+    ]
+    assert (found.detection_rate, found.detection_interval) == (2 / 5, clopper_pearson(2, 5))
+
+
+def test_one_text_may_be_a_normal_and_an_anomalous_label_of_two_streams_and_counts_apart():
+    found = evaluate([1, 2], [False, True], [0, 1], ["a", "a"])
+    assert [(one.is_anomalous, one.n_alerts, one.auc) for one in found.by_label] == [(True, 1, 1.0), (False, 0, None)]
+
+
+def test_sequences_that_set_the_threshold_have_a_rate_without_an_interval():
+    found = evaluate([1, 2, 3], [False, True, True], [0, 0, 1], ["a", "b", "c"], normal_calibrated=True)
+    assert (found.false_alarm_rate, found.false_alarm_interval) == (1 / 2, None)
+    assert [(one.label, one.interval) for one in found.by_label] == [
+        ("c", clopper_pearson(1, 1)),
+        ("a", None),
+        ("b", None),
+    ]
+    assert found.detection_interval == clopper_pearson(1, 1)
+
+
 @pytest.mark.parametrize(
     ("n_judged", "n_calibration", "rate", "expected"),
     [

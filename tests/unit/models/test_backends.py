@@ -18,7 +18,7 @@ from streamad.ports import Scorer
 from streamad.testing import check_scorer
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
-from streamad_models.simple import PCA, MiniRocketNearest, MiniRocketOptions, Pointwise
+from streamad_models.simple import MPCA, PCA, MiniRocketNearest, MiniRocketOptions, Pointwise, Unfolded
 from tests.support.detectors import SEQUENCES, sequences
 
 pytest.importorskip("onnxscript")
@@ -28,6 +28,8 @@ KINDS: dict[str, Any] = {
     ENSEMBLE: Ensemble(EnsembleOptions(n_minirocket=84, n_groups=2, effort="normal", time_limit_s=1e-6)),
     "pointwise": Pointwise(),
     "pca": PCA(),
+    "unfolded": Unfolded(),
+    "mpca": MPCA(),
     "minirocket": MiniRocketNearest(MiniRocketOptions(n_features=168)),  # nearest without features is the same
 }  # the first holds what the default ensemble and neutral_ad consist of
 FILES = {"onnxruntime": ("model.onnx",), "openvino": ("model.xml", "model.bin")}

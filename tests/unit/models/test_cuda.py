@@ -37,6 +37,8 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "pointwise": ("pointwise", {}),
     "pca": ("pca", {}),
+    "unfolded": ("unfolded", {}),
+    "mpca": ("mpca", {}),
     "nearest": ("nearest", {}),
     "minirocket": ("minirocket", {"n_features": 840}),
 }
@@ -136,7 +138,9 @@ def test_auto_loads_onto_the_gpu(of_cpu: Exported) -> None:
     assert scorer.n_terms > 0
 
 
-@pytest.mark.parametrize("kind", ["neutral_ad", "ensemble", "pointwise", "pca", "nearest", "minirocket"])
+@pytest.mark.parametrize(
+    "kind", ["neutral_ad", "ensemble", "pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca"]
+)
 def test_the_default_settings_decide_real_recordings_as_on_the_cpu(kind: str, tmp_path: Path) -> None:
     with np.load(data_file("natops.npz"), allow_pickle=False) as arrays:
         values, lengths, y = (arrays[f"train_{name}"] for name in ("x", "len", "y"))

@@ -127,6 +127,13 @@ def test_brokers_that_are_back_are_no_trouble(tmp_path: Path) -> None:
     assert "broker silent" in again.browser().get("/").text.partition("<h2>")[0]
 
 
+def test_far_too_many_alerts_are_in_the_banner_until_they_are_over(tmp_path: Path) -> None:
+    many, over = event("many_alerts", NOW - timedelta(hours=2)), event("many_alerts_over", NOW - timedelta(hours=1))
+    assert "many alerts" in now(tmp_path, *recent(), many).partition("<h2>")[0]
+    later = PageUnderTest(tmp_path / "..", [*recent(), many, over])
+    assert "many alerts" not in later.browser().get("/").text.partition("<h2>")[0]
+
+
 def test_streams_that_are_refused_are_in_the_banner(tmp_path: Path) -> None:
     assert "⚠ too many streams" in now(tmp_path, *recent(), event("too_many_streams", NOW))
 

@@ -1,4 +1,4 @@
-"""Reads labels of recordings: which sequences are normal."""
+"""Reads labels of recordings: what each sequence is called, and which are normal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 import typer
@@ -69,29 +69,36 @@ _Key: TypeAlias = tuple[str | None, str]
 """Stream (None: any) and sequence id; ids are unique within a stream only."""
 
 
+class Label(NamedTuple):
+    """One label: its own ``text`` (1 for 1.0), which is foreign input, and what it means."""
+
+    text: str
+    is_anomalous: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of sequences, True for anomalous; never empty.
+    """Labels of sequences; never empty.
 
     ``by_start`` has those whose name is a time: stream (None: any) and microseconds since the Unix epoch.
     """
 
-    by_key: Mapping[_Key, bool]
-    by_start: Mapping[tuple[str | None, int], bool] = field(default_factory=dict)
+    by_key: Mapping[_Key, Label]
+    by_start: Mapping[tuple[str | None, int], Label] = field(default_factory=dict)
 
-    def is_anomalous(self, stream: str, sequence: str) -> bool | None:
+    def of(self, stream: str, sequence: str) -> Label | None:
         """Return the label of one sequence, None if it has none; the name of one without an id is its start."""
         for key in ((stream, sequence), (None, sequence)):
-            if (truth := self.by_key.get(key)) is not None:
-                return truth
+            if (label := self.by_key.get(key)) is not None:
+                return label
         if not self.by_start or (start_us := _start_us(sequence)) is None:
             return None
-        truth = self.by_start.get((stream, start_us))
-        return self.by_start.get((None, start_us)) if truth is None else truth
+        label = self.by_start.get((stream, start_us))
+        return self.by_start.get((None, start_us)) if label is None else label
 
-    def is_normal(self, stream: str, sequence: str) -> bool:
-        """Return whether a sequence has a label and is normal by it."""
-        return self.is_anomalous(stream, sequence) is False
+    def is_anomalous(self, stream: str, sequence: str) -> bool | None:
+        """Return whether a sequence is anomalous by its label, None if it has none."""
+        return None if (label := self.of(stream, sequence)) is None else label.is_anomalous
 
     @property
     def example(self) -> str:
@@ -134,7 +141,7 @@ class LabelOptions:
         if self.where is None:
             return None
         labels = read_labels(self.where, source, self.normal, decode, self.columns)
-        if all(labels.by_key.values()):
+        if all(label.is_anomalous for label in labels.by_key.values()):
             n_labels = f"all {len(labels.by_key)} labels mean anomalous"
             way_out = "if some are normal, name their labels with --normal"
             if needs_normal:
@@ -166,7 +173,7 @@ def read_labels(
         if unknown := named.difference(map(_plain, known)):
             raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
         meant = {label: _plain(label) not in named for label in known}
-    by_key = {key: meant[label] for key, label in labels.items()}
+    by_key = {key: Label(_plain(label), meant[label]) for key, label in labels.items()}
     return Labels(by_key, {} if decode is None or decode.time == "relative" else _by_start(by_key, decode))
 
 
@@ -194,19 +201,19 @@ def _word_means(label: str) -> bool | None:
     return word in ANOMALOUS_WORDS if word in NORMAL_WORDS or word in ANOMALOUS_WORDS else None
 
 
-def _by_start(by_key: Mapping[_Key, bool], decode: DecodeSettings) -> Mapping[tuple[str | None, int], bool]:
+def _by_start(by_key: Mapping[_Key, Label], decode: DecodeSettings) -> Mapping[tuple[str | None, int], Label]:
     """Return the labels whose name is a time, by that time. Raises SourceError."""
     zone = None if decode.timezone is None else ZoneInfo(decode.timezone)
     times = TimeReader(decode.unit, relative=False, zone=zone, form=decode.time_format)
-    found: dict[tuple[str | None, int], bool] = {}
-    for (stream, name), is_anomalous in by_key.items():
+    found: dict[tuple[str | None, int], Label] = {}
+    for (stream, name), label in by_key.items():
         if decode.time_format is None and _is_short_number(name):
             continue  # an id: as a Unix time it would lie before 1974
         try:
             start_us = times.one(name)
         except DecodeError:
             continue  # an id
-        if found.setdefault((stream, start_us), is_anomalous) != is_anomalous:
+        if found.setdefault((stream, start_us), label) != label:
             raise SourceError(f"two labels of one start: {name!r} has another label under another name")
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,15 @@ import numpy as np
 from rich.table import Table
 
 from streamad.commands.shared.console import count, err, note, out, print_table
+from streamad.commands.shared.figures.by_label import print_by_label
 from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.scoring import ModelInService
+from streamad.judge.shift.many_alerts import ManyAlerts
 from streamad.learn.feedback.exchange import Unread
-from streamad.learn.registry.manifest import ReferenceFigures, References
+from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
 from streamad.messages import Verdict
 
 _CHANNELS_SHOWN = 5
@@ -41,13 +43,16 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
-        _add_evaluation(table, evaluation, configured_rate)
+        add_evaluation(table, evaluation, configured_rate)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
     if latency is not None and slowest is not None:
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     print_table(table)
+    if evaluation is not None:
+        scored_by = {each.model.name for each in report.verdicts if each.model is not None and each.score is not None}
+        print_by_label(evaluation, len(scored_by))
 
 
 def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
@@ -137,21 +142,50 @@ def _learned(counters: dict[str, Any]) -> str:
     return "; ".join([kept, ", ".join(happened)] if happened else [kept])
 
 
-def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float) -> None:
+def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float, normal: str = "normal") -> None:
+    """Add the figures of all labelled sequences; ``normal`` says which normal ones, if not those of the run."""
     if evaluation.auc is not None:
         table.add_row("AUC", f"{evaluation.auc:.4f}")
     if evaluation.detection_rate is not None:
-        table.add_row("detection rate", f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous")
-    if evaluation.false_alarm_rate is not None and evaluation.false_alarm_interval is not None:
-        low, high = evaluation.false_alarm_interval
-        table.add_row(
-            "false-alarm rate",
-            f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} normal "
-            f"(95 % interval {low:.1%} to {high:.1%})",
-        )
+        found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
+        table.add_row("found", found + _interval(evaluation.detection_interval))
+    if evaluation.false_alarm_rate is not None:
+        false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
+        table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if evaluation.n_unscorable:
         table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def compared(
+    verdicts: Sequence[Verdict],
+    labels: Labels,
+    alerts: Callable[[Verdict], bool] | None = None,
+    *,
+    normal_calibrated: bool = False,
+) -> Evaluation:
+    """Compare ``verdicts``, or what ``alerts`` says of them, with their labels; those without one are left out.
+
+    ``normal_calibrated``: see ``evaluate``. Raises SourceError if there are verdicts and none has a label.
+    """
+    found = [(verdict, labels.of(verdict.stream, verdict.sequence)) for verdict in verdicts]
+    labelled = [(verdict, label) for verdict, label in found if label is not None]
+    if verdicts and not labelled:
+        raise SourceError(
+            f"none of the {len(verdicts)} judged sequences has a label: the recordings say "
+            f"{verdicts[0].sequence!r} of stream {verdicts[0].stream!r}, the labels {labels.example!r}"
+        )
+    return evaluate(
+        [verdict.score for verdict, _ in labelled],
+        [(alerts or is_alert)(verdict) for verdict, _ in labelled],
+        [label.is_anomalous for _, label in labelled],
+        [label.text for _, label in labelled],
+        normal_calibrated=normal_calibrated,
+    )
 
 
 @dataclass(slots=True)
@@ -160,6 +194,7 @@ class RunReport:
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
     ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
+    ``many_alerts``: what is to say of those with far too many alerts.
     """
 
     counters: dict[str, Any]
@@ -172,6 +207,7 @@ class RunReport:
     unread: Unread | None = None
     malformed_feedback: int = 0
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)
+    many_alerts: Mapping[str, ManyAlerts] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
@@ -187,18 +223,7 @@ class RunReport:
 
         Raises SourceError if no judged sequence has a label.
         """
-        truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
-        labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
-        if self.verdicts and not labelled:
-            raise SourceError(
-                f"none of the {len(self.verdicts)} judged sequences has a label: the recordings say "
-                f"{self.verdicts[0].sequence!r} of stream {self.verdicts[0].stream!r}, the labels {labels.example!r}"
-            )
-        return evaluate(
-            [verdict.score for verdict, _ in labelled],
-            [(alerts or is_alert)(verdict) for verdict, _ in labelled],
-            [truth for _, truth in labelled],
-        )
+        return compared(self.verdicts, labels, alerts)
 
     def unlabelled(self, labels: Labels) -> tuple[int, int]:
         """Return how many judged sequences have no label, and how many of these alerted."""
@@ -218,64 +243,73 @@ class RunReport:
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
             "counters": self.counters,
+            "many_alerts": {name: found.as_dict() for name, found in self.many_alerts.items()},
         }
 
 
-def print_references(found: Mapping[str, References]) -> None:
+def print_references(found: Mapping[str, References], *, names_better: bool = True) -> None:
     """Print the figures of models, by the name each has here, and of the other kinds; nothing if no kind was measured.
 
-    All models have the same trial, so the other kinds have the same AUC beside each.
+    All models have the same trial, so the other kinds have the same figures beside each. ``names_better``: a note
+    follows if a kind finds more than a model for sure.
     """
     records = [record for record in found.values() if record.others]
     if not records:
         return
     first = records[0]
-    out.print(
-        f"AUC of {first.n_injected} injected faults against {first.n_held_out} held-out normal sequences, "
-        "beside simple kinds fitted on the same sequences:"
-    )
+    out.print(f"simple kinds on the same sequences ({first.n_injected} injected faults, {first.n_held_out} normal):")
     print_table(_table(found), whole=("",))
     for one in first.others:
         if one.left_out is not None:
             out.print(f"{one.kind} is left out: {one.left_out}")
     for name, record in found.items():
-        if (line := better_line(name, record)) is not None:
+        if names_better and (line := better_line(name, record)) is not None:
             out.print(note(line))
 
 
+def print_by_fault(name: str, record: References) -> None:
+    """Print the share of each kind of fault that the model ``name`` and the other kinds find at the configured rate."""
+    shares = {name: record.found, **{one.kind: one.found for one in record.others}}
+    known = {who: found.by_fault for who, found in shares.items() if found is not None}
+    if name not in known:
+        return
+    table = Table("found", *known, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for fault in known[name]:
+        table.add_row(fault.replace("_", " "), *(f"{shares[fault]:.0%}" for shares in known.values()))
+    print_table(table, whole=("found",))
+
+
 def better_line(name: str, record: References) -> str | None:
-    """Return the line about the best kind that is better than the model ``name`` by more than its interval."""
-    better = record.better
-    if better is None or better.auc is None or better.difference is None or better.interval is None:
+    """Return the line about the kind that finds more than the model ``name`` for sure, and the most of those."""
+    better, ours = record.better, record.found
+    if better is None or ours is None or better.found is None or better.gain is None or better.gain_interval is None:
         return None
-    low, high = better.interval
+    low, high = better.gain_interval
     return (
-        f"{better.kind} finds more injected faults than {name} (AUC {better.auc:.2f} against {record.auc:.2f}, "
-        f"difference {better.difference:.2f}, 90 % interval {low:.2f} to {high:.2f}): "
+        f"{better.kind} finds more injected faults than {name} ({better.found.share:.0%} against {ours.share:.0%}, "
+        f"difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to {100 * high:.0f}): "
         f"compare both on your recordings with model.detector: {better.kind}"
     )
 
 
 def _table(found: Mapping[str, References]) -> Table:
-    faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
-    differences = [f"difference from {name}\n(90 % interval)" for name in found]
-    table = Table("", "mean AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
+    table = Table("", "found", *(f"more than {name}\n(90 % interval)" for name in found), "AUC", box=None)
     for name, record in found.items():
-        table.add_row(name, f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
+        table.add_row(name, _share(record.found), *("" for _ in found), f"{record.auc:.3f}")
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
     for kind in kinds:
         beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
         figures = next(one for one in beside if one is not None)
-        differs = ("" if one is None else _difference(one) for one in beside)
-        table.add_row(kind, f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
+        gains = ("" if one is None else _gain(one) for one in beside)
+        table.add_row(kind, _share(figures.found), *gains, f"{figures.auc:.3f}")
     return table
 
 
-def _difference(one: ReferenceFigures) -> str:
-    if one.difference is None or one.interval is None:
+def _share(found: FoundAtRate | None) -> str:
+    return "" if found is None else f"{found.share:.0%}"
+
+
+def _gain(one: ReferenceFigures) -> str:
+    if one.gain is None or one.gain_interval is None:
         return ""
-    return f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
-
-
-def _by_fault(found: Mapping[str, float], faults: list[str]) -> list[str]:
-    return [f"{found[fault]:.2f}" if fault in found else "" for fault in faults]
+    return f"{one.gain:+.0%} ({one.gain_interval[0]:+.0%} to {one.gain_interval[1]:+.0%})"

@@ -19,7 +19,13 @@ from streamad.plant import Plant
 from streamad.ranges import parse_time_us
 from streamad.types import from_us
 
-_PHASES = {"first": "first fit", "calibration": "calibrating", "final": "final fit", "comparison": "comparing"}
+_PHASES = {
+    "first": "first fit",
+    "calibration": "calibrating",
+    "final": "final fit",
+    "proof": "proving",
+    "comparison": "comparing",
+}
 
 
 def relearn_request(plant: Plant, since: str, what: str = "--since") -> TrainingRequest:
@@ -88,6 +94,8 @@ def ended_text(result: TrainingResult, ended_us: int | None) -> str:
 def progress_text(training: TrainingStatus) -> str:
     """Return phase, epoch and loss of a training."""
     phase = _PHASES.get(training.phase, training.phase)
+    if training.phase == "proof":
+        return f"{phase} that a new process can use the version"
     if training.phase == "comparison":
         return f"{phase}, step {training.epoch} of {training.n_epochs}"
     fit = f" {training.fit} of {training.n_fits}" if training.n_fits > 1 else ""

@@ -10,7 +10,7 @@ import pytest
 from streamad.learn.training.from_recordings import train_model
 from streamad.types import Window, WindowSet
 from tests.support.learning.life import MODEL, Life
-from tests.support.learning.plant import NOW_US, FixedClock
+from tests.support.learning.plant import NOW_US, FixedClock, taken_as_proved
 
 SHIFT = 5.0
 
@@ -21,7 +21,14 @@ def from_recordings(life: Life, windows: list[Window]) -> str:
         np.array([each.length for each in windows], dtype=np.int64),
         tuple(f"T-{i}" for i in range(len(windows))),
     )
-    return train_model(data, life.detector, settings=life.settings, registry=life.registry, clock=FixedClock())
+    return train_model(
+        data,
+        life.detector,
+        settings=life.settings,
+        registry=life.registry,
+        clock=FixedClock(),
+        prove=taken_as_proved,
+    )
 
 
 def learned_anew(root: Path) -> tuple[Life, int]:

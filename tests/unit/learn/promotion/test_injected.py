@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -158,7 +160,8 @@ def test_scales_are_deviations_from_the_typical_course_not_the_course_itself() -
 def test_every_kind_at_every_strength_in_windows_of_a_plant() -> None:
     windows = windows_of(6)
     scales = channel_scales(windows)
-    found = list(injected_windows(windows, scales, seed=1))
+    found = list(injected_windows(replace(windows, units=("degC", "bar", "")), scales, seed=1))
+    assert {faulty.units for _, _, faulty in found} == {("degC", "bar", "")}
     assert [(kind.name, strength) for kind, strength, _ in found] == [
         (kind.name, strength) for kind in FAULT_KINDS for strength in kind.strengths
     ]

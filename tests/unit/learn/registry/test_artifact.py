@@ -314,6 +314,15 @@ def test_a_model_that_scores_otherwise_than_when_trained(root: Path, offset: flo
     assert "scores its probe otherwise" in refused(root, detector=MeanDetector(offset))
 
 
+def test_a_model_that_scores_otherwise_is_trained_anew_and_other_packages_are_named(root: Path) -> None:
+    detector = MeanDetector(0.01)
+    assert refused(root, detector=detector).endswith(
+        "allowed 0.0001): train anew on this machine: training publishes only a version that a new process here can use"
+    )
+    edit_manifest(root, lambda manifest: manifest["packages"].update(numpy="1.0.0", openvino_that_is_not_here="1"))
+    assert f"allowed 0.0001; numpy 1.0.0 then, {np.__version__} now): train anew" in refused(root, detector=detector)
+
+
 def test_rounding_of_another_machine_is_no_deviation(root: Path) -> None:
     load(root, detector=MeanDetector(5e-6))
 

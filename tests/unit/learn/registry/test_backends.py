@@ -14,11 +14,12 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.judge.scoring import ModelInService
-from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.registry.backends import emit_refused
+from streamad.learn.registry.artifact import LoadedModel, refused_backends
+from streamad.learn.registry.backends import RefusedBackend, emit_refused
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.probe import PROBE_WINDOWS
+from streamad.messages import ModelRef
 from streamad.ports import TrainingProgress
 from streamad.types import FloatArray, IntArray, WindowSet
 from tests.support.learning.plant import MeanDetector, MeanModel, load, settings_of, train
@@ -317,6 +318,32 @@ def test_a_backend_that_decides_most_windows_otherwise_is_not_exported(
     train(tmp_path, detector=BackedDetector(wrong={"openvino": OftenTied}), settings=plant())
     assert set(Registry(tmp_path).manifest("default", "0001").backends) == {"onnxruntime"}
     assert "it scores otherwise than the model (" in capsys.readouterr().err
+
+
+def test_a_backend_that_a_new_process_refuses_is_left_out_with_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = RefusedBackend("openvino", "cannot be loaded")
+    train(tmp_path, detector=BackedDetector(), settings=plant(), prove=lambda *_: (refused,))
+    manifest = Registry(tmp_path).manifest("default", "0001")
+    assert set(manifest.backends) == {"onnxruntime"}
+    assert not [name for name in manifest.files if name.startswith("openvino")]
+    assert "cannot be loaded" in capsys.readouterr().err
+    assert Registry(tmp_path).current("default") == "0001"
+    assert served(tmp_path).backend == "torchscript"
+
+
+def test_every_backend_of_a_version_is_tried_and_those_that_must_not_serve_are_named(root: Path) -> None:
+    def tried(**wrong: float) -> dict[str, str]:
+        detector = BackedDetector(wrong=wrong)
+        found = refused_backends(version(root), ModelRef("default", "0001"), plant(), detector)
+        assert set(detector.loaded) == set(NAMES)
+        return {each.backend: each.reason for each in found}
+
+    assert tried() == {}
+    (reason,) = tried(onnxruntime=0.1).values()
+    assert reason.startswith("scores its probe otherwise than when it was trained (deviation ")
+    assert set(tried(torchscript=0.1, openvino=0.1)) == {"torchscript", "openvino"}
 
 
 def test_the_export_of_a_former_release_that_its_manifest_does_not_name_is_one(root: Path) -> None:

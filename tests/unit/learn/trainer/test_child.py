@@ -236,6 +236,15 @@ async def test_a_broken_detector_is_one_clear_line(
     assert plant.status().state == "idle"
 
 
+async def test_a_version_that_no_worker_could_use_is_a_failed_training(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = filled(tmp_path, threads=2)
+    model = plant.settings.model.model_copy(update={"detector": "uneven", "options": {}})
+    plant.settings = plant.settings.model_copy(update={"model": model})
+    result = await worker_of(plant).train()
+    assert_failed(result, "the new version is not published", "scores its probe otherwise", "learning.threads: 1")
+    assert (plant.registry.versions("default"), plant.registry.current("default")) == ((), None)
+
+
 async def test_what_a_detector_prints_does_not_get_mixed_up_with_the_result(
     tmp_path: Path, worker_of: WorkerOf
 ) -> None:

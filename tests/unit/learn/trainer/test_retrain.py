@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.records import is_reserved, reserve_half
 from streamad.learn.training.fits import FitStep
@@ -94,6 +95,19 @@ def test_the_rate_of_a_first_model_is_the_configured_one(tmp_path: Path) -> None
             rates.append(np.mean([judge(window)[0] == "anomalous" for window in life.windows(400)]))
         # One rate's standard deviation: sqrt(0.09 / 20 + 0.09 / 400) = 0.07 for 19 sequences; of the mean of 25: 0.014.
         assert np.mean(rates) == pytest.approx(0.1, abs=0.04)
+
+
+@pytest.mark.parametrize("n", [140, 400])  # out of fold; split
+def test_the_first_fit_folds_and_challengers_know_the_units_of_the_channels(tmp_path: Path, n: int) -> None:
+    life = Life(tmp_path, rate=0.02, reserve=0.2, trim=0.1)
+    life.run(n)
+    life.retrain("first")
+    life.run(200)
+    life.retrain()
+    units = tuple(channel.unit for channel in life.settings.channel_specs)
+    assert any(units)
+    assert len(life.detector.units) == len(life.detector.fits) > 3
+    assert set(life.detector.units) == {units}
 
 
 def test_the_outcome_mentions_first_sequences_that_stand_apart(tmp_path: Path) -> None:
@@ -299,6 +313,14 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
     assert "most normal sequences would alert" in outcome.reason
 
 
+def test_a_challenger_that_no_worker_could_use_is_not_published_and_the_champion_stays(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    refused = RefusedBackend("torchscript", "scores its probe otherwise")
+    with pytest.raises(DetectorError, match="the new version is not published"):
+        life.retrain(prove=lambda *_: (refused,))
+    assert (life.registry.versions(MODEL), life.champion) == (("0001",), "0001")
+
+
 @pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
 def test_a_decision_that_cannot_be_kept_is_carried_out_and_reported(
     error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -390,7 +412,7 @@ def test_progress_reports_every_phase_in_order(tmp_path: Path) -> None:
     steps: list[FitStep] = []
     life.retrain(progress=steps.append)
     phases = list(dict.fromkeys(step.phase for step in steps))
-    assert phases == ["first", "final", "comparison"]
+    assert phases == ["first", "final", "proof", "comparison"]
     assert {step.n_fits for step in steps} == {2}
     comparison = [step.step for step in steps if step.phase == "comparison"]
     assert [step.epoch for step in comparison] == list(range(1, comparison[0].n_epochs + 1))

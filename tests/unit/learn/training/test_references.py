@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,14 +12,15 @@ from streamad.injected_faults import SELECTION_KINDS, UNSEEN_KINDS
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, References, read_manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitStep
-from streamad.learn.training.references import Trial, references_of, scores_of_kinds
+from streamad.learn.training.references import Beside, Part, Scored, Trial, references_of
 from streamad.plugins import make_detector
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, WindowSet
 from tests.support.learning.life import Life
 from tests.support.learning.plant import N_EPOCHS, MeanDetector, settings_of, train, windows_of
 
-ALL = ["pointwise", "pca", "nearest", "minirocket"]
+ALL = ["pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca"]
+RATE = 0.02
 SMALL = {"ensemble": {"n_minirocket": 84, "n_groups": 2}}
 
 
@@ -107,7 +107,7 @@ def test_of_two_equally_good_detectors_one_is_called_better_in_a_twentieth_of_ca
 
 def test_a_kind_that_fails_is_left_out_with_its_reason() -> None:
     trial = trial_on(30)
-    found = scores_of_kinds(["pca", "nothing", "nearest"], trial, windows_of(7), 0)
+    found = Beside([Part(windows_of(7), windows_of(30))], RATE, 0).terms_of(["pca", "nothing", "nearest"], trial)
     assert str(found["pca"]).startswith("7 training sequences: at least 8 are needed")
     assert str(found["nothing"]).startswith("no detector 'nothing'")
     terms = (
@@ -115,7 +115,7 @@ def test_a_kind_that_fails_is_left_out_with_its_reason() -> None:
         .fit(windows_of(40, seed=1), seed=0, device="cpu")
         .score(trial.windows.values, trial.windows.lengths)
     )
-    record = references_of(trial, terms, found)
+    record = references_of(trial, Scored(terms, terms[:30]), found, RATE)
     assert record is not None
     assert [(one.kind, one.auc, one.interval) for one in record.others] == [
         (kind, None, None) for kind in ("pca", "nothing", "nearest")
@@ -124,20 +124,41 @@ def test_a_kind_that_fails_is_left_out_with_its_reason() -> None:
     assert 0.5 < record.auc <= 1
 
 
+def test_the_kinds_are_fitted_on_windows_with_the_units_of_the_plant() -> None:
+    (part,) = Beside.of(settings_of(), Part(windows_of(7), windows_of(30))).parts
+    assert part.training.units == ("degC", "bar", "")
+
+
 def test_a_model_without_finite_scores_has_no_references() -> None:
     trial = trial_on(10)
-    assert references_of(trial, np.full((len(trial.windows), 2), np.nan, np.float32), {}) is None
+    good, bad = (np.full((len(trial.windows), 2), value, np.float32) for value in (1.0, np.nan))
+    assert references_of(trial, Scored(bad, good), {}, RATE) is None
+    assert references_of(trial, Scored(good, bad), {}, RATE) is None
 
 
-def test_the_best_of_the_better_ones_is_named() -> None:
-    trial = by_hand(10, 10)
-    normal, good, better = np.arange(10.0), np.arange(10.0) + 5, np.arange(10.0) + 50
-    others: dict[str, Any] = {"good": np.r_[normal, good], "better": np.r_[normal, better], "none": "left out"}
-    terms: FloatArray = np.r_[normal, normal].astype(np.float32)[:, None]
-    record = references_of(trial, terms, others)
+def scored(*scores: FloatArray, n_normal: int) -> Scored:
+    """A detector of one term, calibrated by its scores of the normal windows."""
+    terms = np.concatenate(scores).astype(np.float32)[:, None]
+    return Scored(terms, terms[:n_normal])
+
+
+def test_of_the_kinds_that_find_more_at_the_rate_the_best_is_named_whatever_the_auc() -> None:
+    trial, rng = by_hand(99, 99), np.random.default_rng(0)
+    normal = rng.normal(10, 1, 99)
+    half = np.where(np.arange(99) % 2 == 0, 30.0, 5.0)  # found or below all normal ones: half the AUC
+    ranked = np.full(99, float(np.sort(normal)[-9]))  # above most: an AUC of 0.92 that finds nothing
+    most = np.where(np.arange(99) % 5 == 0, 5.0, 30.0)
+    others = {"half": scored(normal, half, n_normal=99), "most": scored(normal, most, n_normal=99), "none": "left out"}
+    record = references_of(trial, scored(normal, ranked, n_normal=99), others, 0.01)
     assert record is not None
+    assert record.found is not None
+    assert (record.found.share, record.auc) == (0.0, pytest.approx(0.92, abs=0.01))
     assert record.better is not None
-    assert (record.better.kind, record.better.auc, record.auc) == ("better", 1.0, 0.5)
+    assert record.better.kind == "most"
+    assert record.better.auc is not None
+    assert record.better.auc < record.auc
+    assert record.better.found is not None
+    assert record.better.gain == record.better.found.share == pytest.approx(79 / 99)
 
 
 # --- trainings -------------------------------------------------------------------------------------------------------

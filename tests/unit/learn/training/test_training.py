@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from streamad.errors import RegistryError, TrainingDataError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.training.fits import FitStep
+from streamad.learn.training.fits import FitStep, joined
 from streamad.types import FloatArray, IntArray, WindowSet
 from tests.support.learning.plant import N_EPOCHS, L, MeanDetector, MeanModel, load, settings_of, train, windows_of
 
@@ -55,13 +56,30 @@ def test_out_of_fold_scores_come_from_models_that_did_not_see_them(tmp_path: Pat
     np.testing.assert_allclose(np.sort(found, axis=0), np.sort(expected, axis=0), rtol=1e-4)
 
 
+@pytest.mark.parametrize(("n", "n_fits"), [(30, 6), (200, 1)])
+def test_every_fit_knows_the_units_of_the_channels(tmp_path: Path, n: int, n_fits: int) -> None:
+    detector = MeanDetector()
+    train(tmp_path / "a", n, detector=detector)
+    assert detector.units == [("degC", "bar", "")] * n_fits
+    without = MeanDetector()
+    train(tmp_path / "b", n, detector=without, settings=settings_of(channels=[{"name": name} for name in "abc"]))
+    assert without.units == [()] * n_fits
+
+
+def test_windows_keep_their_units_when_taken_and_joined() -> None:
+    data = replace(windows_of(4), units=("degC", "bar", ""))
+    assert data.take([2, 0]).units == data.distinct().units == data.units
+    assert joined(data, windows_of(2)).units == data.units
+
+
 def test_progress_covers_every_epoch_of_every_fit(tmp_path: Path) -> None:
     steps: list[FitStep] = []
     train(tmp_path, 30, progress=steps.append)
     assert [(step.fit, step.step.epoch) for step in steps] == [
-        (fit, epoch) for fit in range(1, 7) for epoch in range(1, N_EPOCHS + 1)
+        *((fit, epoch) for fit in range(1, 7) for epoch in range(1, N_EPOCHS + 1)),
+        (6, 0),
     ]
-    assert [step.phase for step in steps] == ["calibration"] * 5 * N_EPOCHS + ["final"] * N_EPOCHS
+    assert [step.phase for step in steps] == ["calibration"] * 5 * N_EPOCHS + ["final"] * N_EPOCHS + ["proof"]
     assert {step.n_fits for step in steps} == {6}
 
 

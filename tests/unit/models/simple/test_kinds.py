@@ -17,7 +17,14 @@ from streamad.types import WindowSet
 from streamad_models.simple import MiniRocketNearest, MiniRocketOptions, Nearest, PCAOptions, PointwiseOptions
 from tests.support.detectors import SEQUENCES, sequences
 
-KINDS = {"pointwise": {}, "pca": {}, "nearest": {}, "minirocket": {"n_features": 840}}
+KINDS = {
+    "pointwise": {},
+    "pca": {},
+    "nearest": {},
+    "minirocket": {"n_features": 840},
+    "unfolded": {},
+    "mpca": {},
+}
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -116,6 +123,8 @@ def test_terms_are_named() -> None:
         "pca": ("pca.residual",),
         "nearest": ("nearest.distance",),
         "minirocket": ("minirocket.distance",),
+        "unfolded": ("unfolded.distance",),
+        "mpca": ("mpca.t2", "mpca.spe"),
     }
 
 
