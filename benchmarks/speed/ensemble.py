@@ -34,8 +34,9 @@ from benchmarks.paper.data.datasets import Task, class_task, read_sequences
 from streamad.judge.evaluation import auc
 from streamad.types import WindowSet
 from streamad_models import fitted as models
-from streamad_models.ensemble import Ensemble, EnsembleOptions, detector
-from streamad_models.ensemble.neighbours import MAX_DIMENSIONS, fit_reference
+from streamad_models.ensemble import Ensemble, EnsembleOptions, fitting, learned
+from streamad_models.ensemble.neighbours import MAX_DIMENSIONS, MEASURES, fit_reference
+from streamad_models.ensemble.spaces import SPACES
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.torchscript import deprecation_silenced, score_in_chunks
@@ -71,19 +72,21 @@ def artifact(maker: Ensemble | NeutralAD, fitted: FittedModule, folder: Path) ->
 
 def members(fitted: FittedModule) -> Iterator[tuple[str, Score]]:
     """Yield each feature space with its distances as a script of its own; windows are taken as scaled."""
-    names = dict.fromkeys(term.split(".")[0] for term in fitted.summary.terms)
-    for name, space in zip(names, fitted.model.spaces, strict=True):
+    for name, space in zip(SPACES, fitted.model.spaces, strict=True):
         with deprecation_silenced():
             script = torch.jit.freeze(torch.jit.script(space.eval()))
 
         def score(windows: WindowSet, script: torch.jit.ScriptModule = script) -> object:
-            return score_in_chunks(script, torch.device("cpu"), 2, windows.values, windows.lengths)
+            return score_in_chunks(script, torch.device("cpu"), len(MEASURES), windows.values, windows.lengths)
 
         yield name, score
 
 
-def scoring(rounds: int) -> None:
-    """Print CPU milliseconds a window, and the ratio to NeuTraL AD's in the same turns."""
+def scoring(rounds: int, beside: Path | None) -> None:
+    """Print CPU milliseconds a window, and the ratio to NeuTraL AD's in the same turns.
+
+    ``beside`` is a model.ts that another release exported for 180 windows of ``random_walks``.
+    """
     small, brief = NeutralAD(NeutralADOptions(epochs=1)), Ensemble(EnsembleOptions(effort="normal", time_limit_s=1e-6))
     for n in TRAINING:
         data = random_walks(n)
@@ -95,8 +98,12 @@ def scoring(rounds: int) -> None:
                 "NeuTraL AD": artifact(small, network, Path(folder, "neutral_ad")),
                 "ensemble": artifact(Ensemble(), fitted, Path(folder, "ensemble")),
                 "normal": artifact(Ensemble(), with_network, Path(folder, "normal")),
+                "ensemble, no network": artifact(Ensemble(), without_network(data), Path(folder, "alone")),
                 **dict(members(fitted)),
             }
+            if beside is not None:
+                other = Ensemble().load(beside.parent, device="cpu")
+                forms["beside"] = lambda windows, other=other: other.score(windows.values, windows.lengths)
         for batch in BATCHES:
             new = random_walks(batch, seed=1)
             taken: dict[str, list[float]] = {name: [] for name in forms}
@@ -111,11 +118,23 @@ def scoring(rounds: int) -> None:
                 )
 
 
+def without_network(data: WindowSet) -> FittedModule:
+    """Return the default fitted as if its network took too long."""
+    with patch.object(learned, "MOST_SECONDS", 0.0):
+        return Ensemble().fit(data, seed=0, device="cpu")
+
+
 def size() -> None:
-    """Print the artifact's size and the wall time to load it, warm-up included."""
-    for n in TRAINING:
+    """Print the artifact's size and the wall time to load it, warm-up included; the last without a network."""
+    for n, fit in [
+        *((n, lambda data: Ensemble().fit(data, seed=0, device="cpu")) for n in TRAINING),
+        (180, without_network),
+    ]:
         with tempfile.TemporaryDirectory() as folder:
-            Ensemble().fit(random_walks(n), seed=0, device="cpu").export(Path(folder))
+            began_s = time.process_time()
+            fitted = fit(random_walks(n))
+            print(f"fit of {n} windows: {time.process_time() - began_s:.1f} CPU s")
+            fitted.export(Path(folder))
             n_bytes = sum(file.stat().st_size for file in Path(folder).iterdir())
             began_s = time.perf_counter()
             Ensemble().load(Path(folder), device="cpu")
@@ -160,7 +179,7 @@ def dimensions() -> None:
     for row in LARGE_ROWS:
         for case in cases(row.dataset):
             for most in DIMENSIONS if case.row == row else ():
-                with patch.object(detector, "fit_reference", partial(fit_reference, max_dimensions=most)):
+                with patch.object(fitting, "fit_reference", partial(fit_reference, max_dimensions=most)):
                     found, fit_s = _judged(case.task)
                 print(
                     f"{row.dataset} {row.protocol} {case.label}: {len(case.task.train)} windows, at most {most} "
@@ -196,11 +215,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("scoring", "reduced", *OTHERS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--beside", type=Path, help="for scoring: a model.ts of another release, 180 windows of 24 x 51"
+    )
     parser.add_argument("--references", type=int, nargs="+", default=REFERENCES, help="for reduced; more than all: all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "scoring":
-        scoring(arguments.rounds)
+        scoring(arguments.rounds, arguments.beside)
     elif arguments.what == "reduced":
         reduced(arguments.references)
     else:

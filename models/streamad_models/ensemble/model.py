@@ -79,8 +79,9 @@ class EnsembleModel(WindowModel):
     """Maps windows to the members' terms; pure per window, deterministic, scriptable.
 
     ``spaces`` give logarithms in their order, three each, of which ``members`` (their places) count; ``learned``
-    networks add two each. A logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without
-    itself. Its term is ``weight * joined(z)``; that of a network's contrast is divided among its transformations.
+    networks add two each. A logarithm becomes z = (logarithm - median) / spread, both of the training windows, each
+    without itself. Its term is ``weight * joined(z)``; that of a network's contrast is divided among its
+    transformations.
     """
 
     members_K: Tensor  # noqa: N815 - a shape suffix
