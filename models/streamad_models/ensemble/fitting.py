@@ -115,11 +115,12 @@ def _remarks_on_units(scaling: ChannelScaling, units: Sequence[str]) -> tuple[st
     """Return the remark on channels whose spread does not fit the others of their unit."""
     if not scaling.alone:
         return ()
-    named = dict.fromkeys(units[place] for place in scaling.alone)
+    named = [f"{place} ({units[place]})" for place in scaling.alone]
+    who = f"channel {named[0]} has" if len(named) == 1 else f"channels {some_of(named)} have"
     return (
-        f"{len(scaling.alone)} of the channels in {', '.join(named)} differ from the others of their unit more than "
-        f"{WIDEST_RATIO:g}-fold in spread and keep a scale of their own (channels {some_of(scaling.alone)}, counted "
-        "from 0): check their units",
+        f"{who} more than {WIDEST_RATIO:g} times the spread of the others of the same unit, or less than a "
+        f"{WIDEST_RATIO:g}th of it, and a scale apart (channels count from 0): correct the unit in the config if it is "
+        "wrong",
     )
 
 

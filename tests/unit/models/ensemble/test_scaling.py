@@ -21,7 +21,7 @@ def plant(spreads: tuple[float, ...], units: tuple[str, ...] = (), n: int = 12, 
 
 def test_channels_of_one_unit_share_a_scale_and_others_have_their_own() -> None:
     alone = fit_channel_scaling(plant((1.0, 3.0, 5.0), n=200))
-    np.testing.assert_allclose(alone.factor * [1.0, 3.0, 5.0], alone.factor[0], rtol=0.1)
+    np.testing.assert_allclose(alone.factor * [1.0, 3.0, 5.0], alone.factor[0], rtol=0.25)
     together = fit_channel_scaling(plant((1.0, 3.0, 5.0), ("N", "N", ""), n=200))
     assert together.factor[0] == pytest.approx(together.factor[1], rel=0.1)  # but for what repeats of each
     assert 1 / together.factor[0] == pytest.approx(np.sqrt(5.0) / alone.factor[0], rel=0.1)
@@ -41,7 +41,9 @@ def test_a_channel_far_from_the_others_of_its_unit_keeps_its_own_scale(largest: 
     data = plant((1.0, 1.0, 1.0, largest), ("L/h",) * 4)
     assert fit_channel_scaling(data).alone == alone
     remarks = Ensemble(SMALL).fit(data, seed=0, device="cpu").summary.remarks
-    assert any("check their units" in remark and "(channels 3," in remark for remark in remarks) == bool(alone)
+    assert any(remark.startswith("channel 3 (L/h) has more than 10 times the spread") for remark in remarks) == bool(
+        alone
+    )
 
 
 def test_a_channel_that_repeats_from_run_to_run_counts_more_than_noise() -> None:
