@@ -1,4 +1,4 @@
-"""The default detector: distances from the training windows in four feature spaces, joined into one score.
+"""The default detector: distances from the training windows in five feature spaces, joined into one score.
 
 A fit imports torch, settings do not.
 """

@@ -22,7 +22,7 @@ from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference,
 from streamad_models.ensemble.options import EnsembleOptions
 from streamad_models.ensemble.scaling import WIDEST_RATIO, ChannelScaling, fit_channel_scaling
 from streamad_models.ensemble.spaces import DAMPING, SPACES, features_of, fit_spaces
-from streamad_models.ensemble.weights import LEARNED_WEIGHT, Weights, weights_of
+from streamad_models.ensemble.weights import Weights, learned_weight, weights_of
 from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import resolve_device
@@ -52,7 +52,7 @@ def fit_ensemble(
     n_channels, length = data.values.shape[1:]
     scaling = fit_channel_scaling(known)
     weights = weights_of(n_channels, scaling.aligned)
-    members = _Members(weights, learned)
+    members = _Members(weights, learned, len(known))
     model = EnsembleModel(n_channels, length, members.places, [each.member for each in learned])
     model.set_channel_scaling(scaling.origin, scaling.factor)
     references = _fit_spaces(options, model, known, seed)
@@ -95,9 +95,9 @@ def _fit_spaces(options: EnsembleOptions, model: EnsembleModel, known: WindowSet
 class _Members:
     """Places among the spaces' logarithms, names and weights of the members that count, networks last."""
 
-    def __init__(self, weights: Weights, learned: Sequence[Learned]) -> None:
+    def __init__(self, weights: Weights, learned: Sequence[Learned], n: int) -> None:
         of_spaces = [weight for name in SPACES for weight in weights[name]]
-        of_networks = [LEARNED_WEIGHT / max(len(learned), 1)] * (2 * len(learned))
+        of_networks = [learned_weight(n) / max(len(learned), 1)] * (2 * len(learned))
         self.places = [place for place, weight in enumerate(of_spaces) if weight > 0.0]
         self.weights = np.array([*(of_spaces[place] for place in self.places), *of_networks])
         every = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
@@ -116,11 +116,10 @@ def _remarks_on_units(scaling: ChannelScaling, units: Sequence[str]) -> tuple[st
     if not scaling.alone:
         return ()
     named = [f"{place} ({units[place]})" for place in scaling.alone]
-    who = f"channel {named[0]} has" if len(named) == 1 else f"channels {some_of(named)} have"
+    who = f"channel {named[0]} does" if len(named) == 1 else f"channels {some_of(named)} do"
     return (
-        f"{who} more than {WIDEST_RATIO:g} times the spread of the others of the same unit, or less than a "
-        f"{WIDEST_RATIO:g}th of it, and a scale apart (channels count from 0): correct the unit in the config if it is "
-        "wrong",
+        f"{who} not share a scale with most channels of the same unit, because the spreads lie more than "
+        f"{WIDEST_RATIO:g}-fold apart (channels count from 0): correct the unit in the config if it is wrong",
     )
 
 

@@ -22,6 +22,7 @@ from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
 from streamad_models.ensemble.network import NetworkMember
 from streamad_models.ensemble.options import Effort, EnsembleOptions
+from streamad_models.fitted import MAX_REFERENCES
 from streamad_models.neutral_ad.data import MIN_SEQUENCES
 from streamad_models.neutral_ad.encoder import block_widths, depth_for_length
 from streamad_models.neutral_ad.loss import contrastive_terms
@@ -36,14 +37,13 @@ NETWORKS: dict[Effort, tuple[tuple[Parametrisation, int], ...]] = {
 }
 """The networks of an effort: the form of T_k, and what is added to the seed."""
 MOST_SECONDS: Final = 20.0
-"""CPU seconds of the network of a quick fit by ``cpu_seconds``, or it has none: the six fits of a training on few
-windows, which make smaller batches, take about a minute."""
+"""CPU seconds of the network of a quick fit by ``cpu_seconds``, or it has none."""
 CONTRAST, VIEW_DISTANCE = "contrast", "view_distance"
 _STEPS: Final = 96
-"""Of the optimiser; where windows are many, at least four epochs. Held-out windows are told apart best after 50 to 100
-steps (docs/model/detector.md); the loss falls on, and so does that of held-out windows."""
-_LEAST_EPOCHS: Final = 4
+"""Of the optimiser, or one epoch. Held-out windows are told apart best after 50 to 100 steps
+(docs/model/detector.md); the loss falls on, and so does that of held-out windows."""
 _BATCH: Final = 16
+_MOST_STEPS: Final = MAX_REFERENCES // _BATCH
 _OPERATIONS_A_SECOND, _SECONDS_A_STEP = 5e10, 0.008  # of one thread of the machine of docs/internals/speed.md
 _ROWS = 64
 
@@ -57,17 +57,17 @@ def schedule(n: int) -> tuple[int, int]:
     """Return epochs and batch size of a training on ``n`` windows.
 
     >>> [schedule(n) for n in (8, 30, 100, 2000)]
-    [(48, 4), (24, 7), (16, 16), (4, 16)]
+    [(48, 4), (24, 7), (16, 16), (1, 16)]
     """
     batch = min(max(n // 4, 4), _BATCH)
-    return max(_STEPS // max(n // batch, 1), _LEAST_EPOCHS), batch
+    return max(_STEPS // max(n // batch, 1), 1), batch
 
 
-def cpu_seconds(n: int, n_channels: int, length: int) -> float:
+def cpu_seconds(n_channels: int, length: int) -> float:
     """Return about how long all trainings of one network take at most, one thread: the same on every machine.
 
-    Up to 384 windows their number does not count: fits on all and without a fold must decide alike. The operations are
-    those of the mask networks' and the encoder's convolutions, three times for forward and backward.
+    It is that of 2,000 windows, whatever their number: fits on all and without a fold must have the same terms. The
+    operations are those of the mask networks' and the encoder's convolutions, three times for forward and backward.
     """
     n_transformations = NeutralADOptions().n_transformations
     masks = n_transformations * 8 * 3 * n_channels**2 * length
@@ -75,7 +75,7 @@ def cpu_seconds(n: int, n_channels: int, length: int) -> float:
     for place, (n_in, n_out) in enumerate(pairwise(widths)):
         inwards, steps = steps * n_in**2, steps if place == 0 else (steps + 1) // 2
         encoder += inwards + steps * (3 * n_in**2 + 4 * n_in * n_out)
-    n_steps = 3 * max(_STEPS, _LEAST_EPOCHS * n // _BATCH)
+    n_steps = 3 * _MOST_STEPS
     operations = 6.0 * n_steps * _BATCH * (masks + (n_transformations + 1) * encoder)
     return operations / _OPERATIONS_A_SECOND + n_steps * _SECONDS_A_STEP
 
@@ -104,15 +104,14 @@ class LearnedFits:
     def run(self, data: WindowSet, *, seed: int, device: str, resume: Path | None) -> list[Learned]:
         """Train each network on ``data``, and without each fold for that fold.
 
-        With effort ``quick`` none that may take longer than ``MOST_SECONDS``. The numbers of windows, channels and
-        steps decide, never a clock: the same data have the same members everywhere. Raises DetectorError if a training
+        With effort ``quick`` none that may take longer than ``MOST_SECONDS``. The numbers of channels and steps
+        decide, never a clock: the same data have the same members everywhere. Raises DetectorError if a training
         diverges, OutputError if a resume file cannot be written.
         """
-        n, (n_channels, length) = len(data), data.values.shape[1:]
-        if self._effort == "quick" and cpu_seconds(n, n_channels, length) > MOST_SECONDS:
+        if self._effort == "quick" and cpu_seconds(*data.values.shape[1:]) > MOST_SECONDS:
             return []
         networks = NETWORKS[self._effort]
-        self._n_fits = len(networks) * (n_folds(n) + 1)
+        self._n_fits = len(networks) * (n_folds(len(data)) + 1)
         return [self._fit(data, form, seed + added, device, resume) for form, added in networks]
 
     @property

@@ -20,7 +20,7 @@ from streamad_models.neutral_ad.data import fit_scaling
 from streamad_models.neutral_ad.model import ScaledModel
 
 Vector: TypeAlias = npt.NDArray[np.float64]
-LARGEST_READING = 100.0  # standard deviations: beyond it a reading is as anomalous as can be, and hides no other one
+LARGEST_READING = 100.0  # scaled: beyond it a reading is as anomalous as can be, and hides no other one
 
 
 class Space(nn.Module):

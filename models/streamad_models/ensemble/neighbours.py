@@ -1,4 +1,4 @@
-"""How far a window lies from the training windows in one feature space, by two measures.
+"""How far a window lies from the training windows in one feature space, by three measures.
 
 Legend: B windows, N reference windows, D features, M dimensions of the reference, k neighbours.
 """
@@ -29,8 +29,10 @@ _LARGEST = 1e4  # of a standardised feature, so that no square overflows
 _SURE = 0.1  # of logarithms: neighbours' values that differ by less say little about the power
 _FOLDS = 4
 _ROWS = 64  # windows scored at once: bounds the memory
-_N_SPARE = 3  # candidates beyond the k nearest
-_NEARLY = 0.02  # how far beyond the k-th distance a window still counts as a neighbour, in part
+_COLUMNS = 256
+_N_SPARE = 7  # candidates beyond the k nearest
+_NEARLY = (1e-4, 0.02)
+"""How far beyond the k-th distance a window still counts as a neighbour, in part: up to the last candidate."""
 
 
 class Neighbours(nn.Module):
@@ -60,7 +62,7 @@ class Neighbours(nn.Module):
         self.of_distance, self.of_leverage = reference.locality
         self.largest = _LARGEST
         self.root, self.least_z = math.sqrt(len(reference.mean)), _LEAST_Z
-        self.nearly = _NEARLY
+        self.least_near, self.most_near = _NEARLY
         self.register_buffer("mean_D", torch.from_numpy(reference.mean).float())
         self.register_buffer("factor_D", torch.from_numpy(reference.factor).float())
         self.register_buffer("basis_DM", torch.from_numpy(reference.basis).half())
@@ -93,7 +95,8 @@ class Neighbours(nn.Module):
         distance_Bn = torch.sqrt(squares_Bn + self.least_square)
         nearest_Bk = torch.topk(distance_Bn, self.n_neighbours, dim=1, largest=False)[0]
         beyond_Bn = distance_Bn / nearest_Bk.amax(dim=1, keepdim=True) - 1.0
-        share_Bn = torch.clamp(1.0 - beyond_Bn / self.nearly, 0.0, 1.0)
+        nearly_B1 = torch.clamp(beyond_Bn.amax(dim=1, keepdim=True), self.least_near, self.most_near)
+        share_Bn = torch.clamp(1.0 - beyond_Bn / nearly_B1, 0.0, 1.0)
         theirs_B2 = (self.own_N2[index_Bn] * share_Bn.unsqueeze(2)).sum(dim=1) / share_Bn.sum(dim=1, keepdim=True)
         variance_B1 = (z_BM * z_BM * self.weight_M).sum(dim=1, keepdim=True) + outside_B1 + self.ridge
         local_B1 = torch.log(nearest_Bk.mean(dim=1, keepdim=True)) - self.of_distance * theirs_B2[:, :1]
@@ -258,7 +261,7 @@ def _without_itself(distances: Matrix, inverse: Matrix, k: int) -> tuple[Matrix,
     precision = diagonal[theirs] - inverse[window, theirs] ** 2 / diagonal[window]
     logs = np.stack([np.log((sums[theirs] + without) / k), -0.5 * np.log(np.maximum(precision, 1e-12))], axis=2)
     beyond = nearest[:, : _n_candidates(k, n)] / nearest[:, k - 1 : k] - 1.0
-    share = np.clip(1.0 - beyond / _NEARLY, 0.0, 1.0)[:, :, None]
+    share = np.clip(1.0 - beyond / np.clip(beyond[:, -1:], *_NEARLY), 0.0, 1.0)[:, :, None]
     return own, (logs * share).sum(axis=1) / share.sum(axis=1)
 
 
@@ -272,8 +275,13 @@ def _power(own: Vector, theirs: Vector, bounds: tuple[float, float]) -> float:
 
 def _largest_z_without_itself(features: Matrix, mean: Vector, variance: Vector, damping: float) -> Vector:
     """Return each window's largest z [N] by the mean and the variances of all other windows."""
-    n = len(features)
-    apart = (features - mean) ** 2
-    others = np.maximum(variance - apart / (n - 1), 0.0) * (n / (n - 1))
-    damped = others + damping * np.maximum(others.mean(axis=1, keepdims=True), 1e-12)
-    return np.asarray(np.sqrt((apart / damped).max(axis=1)) * (n / (n - 1)))
+    n, n_features = features.shape
+    blocks = [slice(start, start + _COLUMNS) for start in range(0, n_features, _COLUMNS)]  # bounds the memory
+    apart = sum(((features[:, block] - mean[block]) ** 2).sum(axis=1) for block in blocks) / n_features
+    usual = np.maximum(float(variance.mean()) - apart / (n - 1), 1e-12)[:, None]
+    largest = np.zeros(n)
+    for block in blocks:
+        apart = (features[:, block] - mean[block]) ** 2
+        others = np.maximum(variance[block] - apart / (n - 1), 0.0) + damping * usual
+        largest = np.maximum(largest, (apart / others).max(axis=1))
+    return np.asarray(np.sqrt(largest / (n / (n - 1))) * (n / (n - 1)))

@@ -21,7 +21,7 @@ from streamad_models.neutral_ad.data import fit_scaling
 Vector: TypeAlias = npt.NDArray[np.float64]
 
 WIDEST_RATIO = 10.0
-"""A channel whose spread is so many times larger or smaller than the median of its unit's keeps a scale of its own."""
+"""Channels of one unit share a scale if the largest spread is at most so many times the smallest."""
 _LEAST_WEIGHT = 0.1  # of a channel whose course repeats in nothing
 
 
@@ -30,7 +30,7 @@ class ChannelScaling:
     """The origin [C] and the factor [C] of ``(x - origin) * factor``.
 
     ``aligned`` is how much of a channel's variance the mean course explains, the mean over the channels, 0 to 1;
-    ``alone`` names by their places the channels that their unit's scale does not fit.
+    ``alone`` has the places of the channels that do not share a scale with most of their unit.
     """
 
     origin: Vector
@@ -55,16 +55,22 @@ def fit_channel_scaling(data: WindowSet) -> ChannelScaling:
 
 
 def _shared(spread: Vector, units: Sequence[str]) -> tuple[Vector, tuple[int, ...]]:
-    """Return the spreads [C] with which to divide, and the channels far from the others of their unit."""
+    """Return the spreads [C] with which to divide, and the channels that are not with most of their unit.
+
+    From the smallest spread of a unit on, channels up to ten times of it share one scale, then from the next one on.
+    """
     found, alone = spread.copy(), []
-    for unit in dict.fromkeys(units):
-        of_unit = np.array([place for place, each in enumerate(units) if each == unit])
-        if not unit or len(of_unit) < 2:
-            continue
-        ratio = np.abs(np.log(spread[of_unit]) - np.median(np.log(spread[of_unit])))
-        near = of_unit[ratio <= np.log(WIDEST_RATIO)]
-        found[near] = np.sqrt((spread[near] ** 2).mean())
-        alone += of_unit[ratio > np.log(WIDEST_RATIO)].tolist()
+    for unit in dict.fromkeys(each for each in units if each):
+        groups: list[list[int]] = []
+        for place in sorted((place for place, each in enumerate(units) if each == unit), key=lambda at: spread[at]):
+            if groups and spread[place] <= WIDEST_RATIO * spread[groups[-1][0]]:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        for group in groups:
+            found[group] = np.sqrt((spread[group] ** 2).mean())
+        most = max(groups, key=len)
+        alone += [place for group in groups if group is not most for place in group]
     return found, tuple(sorted(alone))
 
 

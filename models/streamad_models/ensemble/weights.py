@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 Weights: TypeAlias = dict[str, tuple[float, float, float]]
 
-LEARNED_WEIGHT = 0.75
-"""The weight of all networks' contrasts together, and that of their view distances."""
+_LEARNED = (0.25, 0.75)
+_FEW_WINDOWS, _MANY_WINDOWS = 40, 120
 _LEAST_ALIGNED = 0.01  # so that the number of channels alone decides which members there are
 _FEW_CHANNELS, _MANY_CHANNELS = 10, 50
 
@@ -32,3 +32,12 @@ def weights_of(n_channels: int, aligned: float) -> Weights:
         "readings": (0.25 + 0.5 * course, 0.5 * course, 0.0),
         "moments": (0.25 + course, 0.25 + course, 0.25 + course + 0.75 * many),
     }
+
+
+def learned_weight(n: int) -> float:
+    """Return the weight of all networks' contrasts together, and that of their view distances, for ``n`` windows.
+
+    On few windows a network sees what distances do not; on many it says little new (docs/model/detector.md).
+    """
+    few = min(max((_MANY_WINDOWS - n) / (_MANY_WINDOWS - _FEW_WINDOWS), 0.0), 1.0)
+    return _LEARNED[0] + (_LEARNED[1] - _LEARNED[0]) * few

@@ -55,9 +55,7 @@ def test_a_quick_fit_has_a_network_where_it_trains_in_seconds() -> None:
 
 
 def test_numbers_decide_whether_a_network_trains_and_no_clock() -> None:
-    assert cpu_seconds(30, 6, 15) < cpu_seconds(30, 24, 51) < MOST_SECONDS < cpu_seconds(30, 9, 128)
-    assert len({cpu_seconds(n, 6, 30) for n in (8, 100, 384)}) == 1
-    assert cpu_seconds(2000, 6, 30) > cpu_seconds(384, 6, 30)
+    assert cpu_seconds(6, 15) < cpu_seconds(6, 30) < MOST_SECONDS < cpu_seconds(24, 51) < cpu_seconds(9, 128)
 
 
 def test_all_trainings_are_reported_as_one() -> None:

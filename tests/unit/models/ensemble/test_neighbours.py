@@ -32,9 +32,8 @@ def by_definition(reference: Reference, known: np.ndarray, new: np.ndarray) -> n
 
     apart = np.sqrt(((known - new) ** 2).sum(axis=1) + reference.floor**2)
     nearest = np.argsort(apart)[: reference.n_candidates]
-    share = np.clip(
-        1 - (apart[nearest] / apart[nearest[k - 1]] - 1) / 0.02, 0, 1
-    )  # who is nearly the k-th counts in part
+    beyond = apart[nearest] / apart[nearest[k - 1]] - 1
+    share = np.clip(1 - beyond / np.clip(beyond.max(), 1e-4, 0.02), 0, 1)  # who is nearly the k-th counts in part
     rest = [(known[j], np.delete(known, j, axis=0)) for j in nearest]
     z = new * np.sqrt(len(new))
     return np.array(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamad_models.ensemble.weights import weights_of
+from streamad_models.ensemble.weights import learned_weight, weights_of
 
 
 def test_a_course_that_repeats_gives_weight_to_levels_and_to_the_course_itself() -> None:
@@ -30,3 +30,8 @@ def test_the_number_of_channels_alone_decides_which_members_there_are(n_channels
         for aligned in (0.0, 0.3, 1.0)
     ]
     assert there[0] == there[1] == there[2]
+
+
+@pytest.mark.parametrize(("n", "expected"), [(8, 0.75), (40, 0.75), (80, 0.5), (120, 0.25), (2000, 0.25)])
+def test_networks_count_most_where_windows_are_few(n: int, expected: float) -> None:
+    assert learned_weight(n) == pytest.approx(expected)
