@@ -23,6 +23,7 @@ from streamad.commands.shared.console import (
     local_url,
     out,
     print_json,
+    row,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
@@ -96,7 +97,7 @@ def _print(findings: list[Finding]) -> None:
         line = Fields(_MESSAGE).add(f"{finding.outcome:<8}", _COLOURS[finding.outcome])
         out.print(line.add(f"{finding.check:<20}", gap=" ").add_words(finding.message))
         if finding.advice:
-            out.print(Fields(_MESSAGE).add(f"{'':{_MESSAGE}}->").add_words(finding.advice))
+            out.print(row("", f"-> {finding.advice}", _MESSAGE))
 
 
 def _summary(n_failed: int, n_warnings: int) -> str:

@@ -22,7 +22,7 @@ from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.order import read_sorted, without_set_back
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
-from streamad.commands.shared.console import JsonOption, err, local_url, notice, out, print_json
+from streamad.commands.shared.console import Fields, JsonOption, err, local_url, out, print_json, row
 from streamad.commands.shared.figures.losses import Losses
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.progress_bar import Bar
@@ -34,6 +34,7 @@ from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
 _LEFT_OUT_SHOWN = 10
+_COLUMN = 13
 
 
 def init(
@@ -239,24 +240,28 @@ def _emit(
         return
     _show(found, default_stream)
     if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
-        err.print(notice("left out", f"     {more} more: see {config}"))
+        err.print(_told("left out", f"{more} more: see {config}"))
     if found.losses.are_many:
-        err.print(notice("loses", f"        {found.losses.text}: correct decode.fields and sequences before training"))
+        err.print(_told("loses", f"{found.losses.text}: correct decode.fields and sequences before training"))
     for finding in concerns:
-        err.print(notice(f"{finding.outcome:<12}", f" {finding.message} -> {finding.advice}"))
+        err.print(_told(finding.outcome, f"{finding.message} -> {finding.advice}"))
     out.print(f"wrote {config}; read it through, then: streamad check --config {config}")
 
 
 def _show(found: _Proposal, default_stream: str | None) -> None:
     layout = found.layout
     for name, value in _found(found.raw, layout, found.rhythm, default_stream):
-        out.print(f"{name:<12} {value}")
+        out.print(row(name, value, _COLUMN))
     for remark in layout.remarks:
-        err.print(notice("note", f"         {remark}"))
+        err.print(_told("note", remark))
     for note in _notes(layout):
-        err.print(notice("guessed", f"      {note}"))
+        err.print(_told("guessed", note))
     for path, why in layout.left_out[:_LEFT_OUT_SHOWN]:
-        err.print(notice("left out", f"     {path}: {why}"))
+        err.print(_told("left out", f"{path}: {why}"))
+
+
+def _told(name: str, text: str) -> Fields:
+    return row(name, text, _COLUMN, "yellow")
 
 
 def _notes(layout: Layout) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import Fields, out, print_table, styled
+from streamad.commands.shared.console import out, print_table, row, styled
 from streamad.commands.shared.figures.certification import FoundFaults, calibration_text
 from streamad.commands.shared.figures.report import print_by_fault, print_references
 from streamad.commands.shared.stored import time_text
@@ -46,7 +46,7 @@ def show_page(
     _line("trained", _training(manifest))
     _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:
-        out.print(Fields(_LABEL).add(f"{'note':<{_LABEL - 1}}", "yellow").add_words(below_certified))
+        out.print(row("note", below_certified, _LABEL, "yellow"))
     if found is not None:
         _line("faults", found.line(below_certified=below_certified is not None))
     _line(
@@ -66,7 +66,7 @@ def show_page(
 
 
 def _line(label: str, text: str) -> None:
-    out.print(Fields(_LABEL).add(f"{label:<{_LABEL - 1}}").add_words(text))
+    out.print(row(label, text, _LABEL))
 
 
 def _members(settings: Mapping[str, Any]) -> None:

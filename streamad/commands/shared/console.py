@@ -98,6 +98,11 @@ def wrapped(text: str) -> Fields:
     return Fields(0).add_words(text)
 
 
+def row(name: str, text: str, width: int, style: str = "") -> Fields:
+    """Return ``name`` in a column of ``width``, then ``text``, which a narrow terminal breaks between words."""
+    return Fields(width).add(f"{name:<{width - 1}}", style).add_words(text)
+
+
 def notice(name: str, text: str = "") -> Fields:
     """Return ``name`` in the colour of a notice, then ``text``; a narrow terminal breaks it between words."""
     first, _, others = text.partition(" ")
