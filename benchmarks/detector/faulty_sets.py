@@ -122,7 +122,7 @@ def _wide_plant() -> Iterator[Case]:
 def _fermenters(seed: int) -> tuple[WindowSet, WindowSet, WindowSet]:
     """Return training windows, later normal ones, and four weak faults of each kind of another plant for each seed."""
     batches = simulate(_N_TRAINING + _N_LATER, 0, seed=100 + seed)
-    faulty = []
+    faulty: list[Recording] = []
     for kind in FAULTS:
         low = min(abs(each) for each in kind.severity)
         weak = replace(kind, severity=(low * _WEAK[0], low * _WEAK[1]))
@@ -142,15 +142,15 @@ def _batches(name: str) -> Callable[[], Iterator[Case]]:
 
     def tasks() -> Iterator[Case]:
         with np.load(data_path(f"{name}.npz"), allow_pickle=False) as arrays:
-            values, lengths = np.nan_to_num(arrays["x"]), arrays["len"].astype(np.int64)
-        windows = _set(values, lengths, ())
+            windows = _set(np.nan_to_num(arrays["x"]), arrays["len"].astype(np.int64), ())
         for seed in SPLITS:
             order = np.random.default_rng(seed).permutation(len(windows))
             n = round(0.6 * len(windows))
             training, later = windows.take(np.sort(order[:n])), windows.take(np.sort(order[n:]))
             found = [each for _, _, each in injected_windows(later, channel_scales(training), seed=seed)]
             kept = np.random.default_rng(seed).permutation(sum(map(len, found)))[:300]
-            faulty = _set(*(np.concatenate([getattr(each, of) for each in found]) for of in ("values", "lengths")), ())
+            values, lengths = (np.concatenate([getattr(each, of) for each in found]) for of in ("values", "lengths"))
+            faulty = _set(values, lengths, ())
             yield _case(name, seed, training, later, faulty.take(np.sort(kept)))
 
     return tasks

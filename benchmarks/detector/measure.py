@@ -1,130 +1,123 @@
-"""Measures cells: every choice of the grid in one pass, and peers, on each task."""
+"""Measures cells: what a user of a method gets on a task, and every choice of the grid in one pass."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
+from benchmarks.detector.baselines import LargestZ, Unfolded
 from benchmarks.detector.cells import Cell
-from benchmarks.detector.choices import GRID, Logs, Parts, default, scores
-from benchmarks.detector.modes import chosen_weights
-from benchmarks.detector.peers import PEERS
-from benchmarks.detector.sets import Case, fewer
+from benchmarks.detector.sets import Case
 from benchmarks.paper.data.datasets import Task
+from streamad.errors import UsageError
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, Calibration, calibration_count, scores_of
 from streamad.judge.evaluation import auc
-from streamad_models.ensemble import Ensemble, EnsembleOptions
-from streamad_models.ensemble.fitting import WEIGHTS
-from streamad_models.ensemble.model import EnsembleModel
-from streamad_models.ensemble.neighbours import LOCALITY, Neighbours, fit_reference
-from streamad_models.ensemble.spaces import features_of, fit_spaces
+from streamad.learn.training.split import folds_of, hash_order
+from streamad.plugins import make_detector
+from streamad.ports import FittedDetector
+from streamad.settings.plant_yaml import ModelSettings
+from streamad.types import FloatArray
 
 CHOICES: Final = "choices"
+FORMER: Final = "former"
+RATE: Final = 0.02
+_SETTINGS: Final = ModelSettings()
+
+Scores = npt.NDArray[np.float64]
 
 
-def _nearest() -> Any:
-    from streamad_models.baselines.estimators.nearest import NearestNeighbour  # noqa: PLC0415
-
-    return NearestNeighbour()
-
-
-def _local_outlier_factor() -> Any:
-    from streamad_models.baselines.estimators.shallow import LocalOutlierFactor  # noqa: PLC0415
-
-    return LocalOutlierFactor()
+def _former() -> Any:
+    """Return the default of commit f4a4ae99. Raises UsageError unless its ``models`` folder comes first."""
+    if find_spec("streamad_models.ensemble.weights") is not None:
+        raise UsageError("`former` is measured with the models folder of commit f4a4ae99 in PYTHONPATH")
+    return make_detector("ensemble", {})
 
 
-def _minirocket() -> Any:
-    from streamad_models.baselines.estimators.minirocket import MiniRocketNearest  # noqa: PLC0415
+def _present(kind: str, options: dict[str, Any]) -> Callable[[], Any]:
+    def make() -> Any:
+        if find_spec("streamad_models.ensemble.weights") is None:
+            raise UsageError(f"`{kind}` is measured with the models folder of this checkout in PYTHONPATH")
+        return make_detector(kind, options)
 
-    return MiniRocketNearest()
-
-
-def _rockad() -> Any:
-    from streamad_models.baselines.estimators.rockad import Rockad  # noqa: PLC0415
-
-    return Rockad()
-
-
-def _neutral_ad() -> Any:
-    from streamad_models.neutral_ad import NeutralAD  # noqa: PLC0415
-
-    return NeutralAD()
-
-
-def _with_network() -> Any:
-    return Ensemble(EnsembleOptions(effort="normal"))
+    return make
 
 
 METHODS: Final[dict[str, Callable[[], Any]]] = {
-    "ensemble": Ensemble,
-    "ensemble_normal": _with_network,
-    "nearest": _nearest,
-    "lof": _local_outlier_factor,
-    "minirocket": _minirocket,
-    "rockad": _rockad,
-    "neutral_ad": _neutral_ad,
-    **PEERS,
+    "ensemble": _present("ensemble", {}),
+    "ensemble_normal": _present("ensemble", {"effort": "normal"}),
+    "neutral_ad": _present("neutral_ad", {}),
+    FORMER: _former,
+    "nearest": _present("nearest", {}),
+    "unfolded": Unfolded,
+    "largest_z": LargestZ,
+    "minirocket": _present("minirocket", {}),
+    "pca": _present("pca", {}),
 }
 
 
-def measure(case: Case, method: str, *, n_training: int, seed: int) -> Cell:
-    """Return the cell of ``method`` on ``case`` with ``n_training`` windows (0: all). Raises TrainingDataError."""
-    task = case.task if n_training == 0 else fewer(case.task, n_training, seed)
-    common: dict[str, Any] = {
-        "dataset": case.row.dataset,
-        "protocol": case.row.protocol,
-        "label": case.label,
-        "method": method,
-        "n_training": n_training,
-        "seed": seed,
-    }
+def measure(case: Case, method: str, *, seed: int) -> Cell:
+    """Return the cell of ``method`` on ``case``. Raises TrainingDataError, and UsageError with other models at hand."""
     if method == CHOICES:
-        return Cell(**common, aucs=tuple(round(100 * value, 2) for value in _of_choices(task, seed)))
+        return _of_grid(case, seed)
     began_s = time.process_time()
-    fitted = METHODS[method]().fit(task.train, seed=seed, device="cpu")
+    fitted, terms = calibrated(METHODS[method], case.task, seed)
     fit_s = time.process_time() - began_s
-    began_s = time.process_time()
-    found = fitted.score(task.test.values, task.test.lengths).sum(axis=1, dtype=np.float64)
-    score_ms = (time.process_time() - began_s) / len(found) * 1e3
-    value = auc(found, task.is_anomaly)
-    return Cell(**common, auc=round(100 * value, 2), fit_s=round(fit_s, 2), score_ms=round(score_ms, 2))
+    scores = scores_of(fitted.score(case.task.test.values, case.task.test.lengths))
+    is_alert = scores >= Calibration.from_terms(terms, RATE).alert_score(RATE)
+    return Cell(
+        *case.row,
+        case.label,
+        method,
+        seed,
+        n_training=len(case.task.train),
+        n_calibration=len(terms),
+        auc=_percent(auc(scores, case.task.is_anomaly)),
+        found=_percent(is_alert[case.task.is_anomaly].mean()),
+        false_alarms=_percent(is_alert[~case.task.is_anomaly].mean()),
+        fit_s=round(fit_s, 2),
+    )
 
 
-def _of_choices(task: Task, seed: int) -> Iterator[float]:
-    parts, gains = _parts(task, seed)
-    for choice in GRID:
-        yield auc(scores(choice, parts, gains), task.is_anomaly)
+def _of_grid(case: Case, seed: int) -> Cell:
+    from benchmarks.detector.choices import measured  # noqa: PLC0415 - `former` runs with models that lack its parts
+
+    aucs, shares = zip(*measured(case.task, seed), strict=True)
+    return Cell(
+        *case.row,
+        case.label,
+        CHOICES,
+        seed,
+        n_training=len(case.task.train),
+        aucs=tuple(map(_percent, aucs)),
+        shares=tuple(map(_percent, shares)),
+    )
 
 
-@torch.inference_mode()
-def _parts(task: Task, seed: int) -> tuple[dict[str, Parts], dict[str, Logs]]:
-    n_channels, length = task.train.values.shape[1:]
-    scaling = EnsembleModel(n_channels, length, [])
-    scaling.set_scaling(task.train)
-    lengths = [torch.from_numpy(part.lengths) for part in (task.train, task.test)]
-    windows = [torch.from_numpy(part.values) for part in (task.train, task.test)]
-    training, test = (scaling.prepare(*pair) for pair in zip(windows, lengths, strict=True))
-    parts, of_default = {}, {}
-    for name, space in fit_spaces(training, EnsembleOptions(), seed).items():
-        known, unknown = (
-            features_of(space, training, lengths[0]),
-            torch.from_numpy(features_of(space, test, lengths[1])),
-        )
-        references = [fit_reference(known, locality) for locality in (0.0, 1.0)]
-        of_default[name] = replace(references[0], locality=LOCALITY)
-        found = [Neighbours(reference)(unknown).numpy().astype(np.float64) for reference in references]
-        parts[name] = Parts((references[0].training_logs, references[1].training_logs), (found[0], found[1]))
-    weights = chosen_weights(of_default, seed).reshape(-1, 2)
-    return parts, {
-        name: weights[place] / np.maximum(prior, 1e-9) for place, (name, prior) in enumerate(WEIGHTS.items())
-    }
+def calibrated(make: Callable[[], Any], task: Task, seed: int) -> tuple[FittedDetector, FloatArray]:
+    """Return the model of ``streamad train`` and its calibration terms [n, K]. Raises TrainingDataError."""
+    data = task.train.take(hash_order(task.train.ids, seed))
+    if len(data) >= OUT_OF_FOLD_BELOW:
+        n = calibration_count(len(data), _SETTINGS.calibration, RATE)
+        held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
+        fitted = make().fit(training, seed=seed, device="cpu")
+        return fitted, fitted.score(held_out.values, held_out.lengths)
+    terms = []
+    for fold in folds_of(len(data), _SETTINGS.folds):
+        others, held_out = data.take(np.setdiff1d(np.arange(len(data)), fold)), data.take(fold)
+        terms.append(make().fit(others, seed=seed, device="cpu").score(held_out.values, held_out.lengths))
+    return make().fit(data, seed=seed, device="cpu"), np.concatenate(terms)
 
 
-def default_index() -> int:
-    """Return the place of the product's default in the grid."""
-    return GRID.index(default())
+def found_at_rank(scores: Scores, is_anomaly: npt.NDArray[np.bool_], rate: float) -> float:
+    """Return the share of anomalies above all but the share ``rate`` of the normal windows, without a calibration."""
+    normal = np.sort(scores[~is_anomaly])[::-1]
+    return float((scores[is_anomaly] > normal[int(rate * len(normal))]).mean())
+
+
+def _percent(share: float | np.floating) -> float:
+    return round(100 * float(share), 2)

@@ -3,44 +3,60 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.detector import calibration, faults
 from benchmarks.detector.cells import Cell
-from benchmarks.detector.choices import GRID, Choice, default
-from benchmarks.detector.measure import CHOICES
-from benchmarks.detector.sets import BUNDLED, PAPER, SETS, Row
+from benchmarks.detector.choices import DEFAULT, GRID, NETWORKS, Choice, goodness
+from benchmarks.detector.families import DATASETS, FAMILIES, family_of
+from benchmarks.detector.measure import CHOICES, FORMER
+from benchmarks.detector.sets import Row
 from streamad.errors import UsageError
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "model" / "detector.md"
-_PEERS: Final = {
+OURS: Final = "ensemble"
+BASELINES: Final = {
+    "nearest": "1-NN",
+    "unfolded": "unfolded 1-NN",
+    "largest_z": "largest z",
     "minirocket": "MiniRocket + 1-NN",
-    "nearest": "raw 1-NN",
-    "lof": "LOF",
-    "rockad": "ROCKAD",
-    "hydra": "Hydra + 1-NN",
-    "minirocket_lof": "MiniRocket + LOF",
-    "quant_forest": "QUANT + forest",
-    "pca": "PCA",
-    "ecod": "ECOD",
-    "lunar": "LUNAR",
-    "neutral_ad": "NeuTraL AD",
+    "pca": "PCA residual",
 }
-_AIMS: Final = {
-    "one_vs_rest": (99.3, 96.0, 99.5, 99.2, 92.0),
-    "n_vs_rest": (94.0, 83.0, 95.0, 97.2, 88.0),
+NAMES: Final = {
+    OURS: "default",
+    FORMER: "former",
+    "ensemble_normal": "`normal`",
+    "neutral_ad": "`neutral_ad`",
+    **BASELINES,
 }
-"""The best AUC known of any method, or a little above, for each of the paper's sets: what the default aims at."""
-_PROTOCOLS: Final = {"one_vs_rest": "1vR", "n_vs_rest": "nvR"}
-_REFERENCE: Final = "minirocket"
-"""Of the tables of few windows: rows without it are left out."""
+_PROTOCOLS: Final = {"one_vs_rest": "1vR", "n_vs_rest": "nvR", "faults": "faults"}
+_MEAN: Final = "mean of the families"
 
-Aucs = npt.NDArray[np.float64]
+Pairs = npt.NDArray[np.float64]
+
+
+class Figures(NamedTuple):
+    """What a method gives: AUC, share found, share of false alarms; all x 100."""
+
+    auc: float
+    found: float
+    false_alarms: float = np.nan
+
+    def __str__(self) -> str:
+        return f"{self.auc:.1f} / {self.found:.0f}"
+
+    @property
+    def goodness(self) -> float:
+        """Return what methods are compared by."""
+        return float(goodness(self.auc, self.found))
+
+
+Table = dict[str, dict[Row, Figures]]
 
 
 def updated(page: str, cells: Sequence[Cell]) -> str:
@@ -55,250 +71,187 @@ def updated(page: str, cells: Sequence[Cell]) -> str:
     return page
 
 
-def summary(cells: Sequence[Cell]) -> str:
-    """Return the means over the sets beside the peers', and the aims."""
-    whole = [cell for cell in cells if cell.n_training == 0]
-    grid, peers = _of_grid(whole), _of_peers(whole)
-    return _means_table(grid, peers) + _best_peer(grid, peers) + "\n" + _aims_table(grid)
-
-
 def tables(cells: Sequence[Cell]) -> str:
     """Return the measured part of the page."""
-    whole = [cell for cell in cells if cell.n_training == 0]
-    grid, peers = _of_grid(whole), _of_peers(whole)
+    of_methods, grid = figures_of(cells), grid_of(cells)
     parts = [
-        ("On each set", _rows_table(grid, peers, _seeds(whole)) + _peers_seeds(whole)),
-        ("One choice at a time, the others as in the default", _members_table(grid)),
-        ("Few training windows", _sizes_table(cells)),
-        ("Networks as members", _networks_table(peers)),
-        ("Time", _times_table(whole)),
+        ("On each set", _rows_table(of_methods)),
+        ("False alarms and cost", _costs_table(cells, of_methods)),
+        ("The rule chosen on two families, measured on the third", left_out_table(grid)),
+        ("One choice at a time, the others as in the default", _choices_table(grid)),
         (
             "False alarms at a configured 2 % if few sequences calibrate, 200 draws",
             calibration.table(calibration.stored()),
         ),
         ("By the kind of fault, simulated plants", faults.table(faults.stored())),
     ]
-    return "\n".join(f"### {title}\n\n{part}" for title, part in parts if part.strip())
+    return "\n".join(f"### {title}\n\n{part}" for title, part in parts if part)
 
 
-def _of_grid(cells: Iterable[Cell]) -> dict[Row, Aucs]:
-    """Return row -> AUC of every choice, the mean over seeds and then over classes."""
-    found: dict[Row, dict[int, list[Aucs]]] = defaultdict(lambda: defaultdict(list))
+def figures_of(cells: Iterable[Cell]) -> Table:
+    """Return method -> row -> figures, means over tasks: over those of the default, or the row is left out."""
+    found: dict[str, dict[Row, dict[int, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        if cell.found is not None:
+            found[cell.method][Row(cell.dataset, cell.protocol)][cell.label] = cell
+    rows = sorted(found[OURS], key=lambda row: (DATASETS.index(row.dataset), list(_PROTOCOLS).index(row.protocol)))
+    table: Table = {}
+    for method in NAMES:
+        table[method] = {}
+        for row in rows:
+            labels, cells_of = found[OURS][row].keys(), found[method][row]
+            if labels <= cells_of.keys():
+                each = [(cells_of[i].auc, cells_of[i].found, cells_of[i].false_alarms) for i in labels]
+                table[method][row] = Figures(*np.array(each, np.float64).mean(axis=0).tolist())
+    return table
+
+
+def grid_of(cells: Iterable[Cell]) -> dict[Row, Pairs]:
+    """Return row -> AUC and share found at the rank threshold [2, choices], means over tasks."""
+    found: dict[Row, list[Pairs]] = defaultdict(list)
     for cell in cells:
         if cell.method == CHOICES:
-            found[Row(cell.dataset, cell.protocol)][cell.label].append(np.array(cell.aucs))
-    return _sorted(
-        {row: np.mean([np.mean(runs, axis=0) for runs in labels.values()], axis=0) for row, labels in found.items()}
+            found[Row(cell.dataset, cell.protocol)].append(np.array([cell.aucs, cell.shares]))
+    return {row: np.mean(runs, axis=0) for row, runs in found.items()}
+
+
+def _rows_in(rows: Iterable[Row], family: str) -> list[Row]:
+    return [row for row in rows if family_of(row.dataset) == family]
+
+
+def _mean(figures: Sequence[Figures]) -> Figures:
+    return Figures(*np.mean(np.array(figures), axis=0).tolist())
+
+
+def family_means(table: Table, method: str) -> dict[str, Figures]:
+    """Return the means of ``method`` over the rows of each family, and of the families, where all are measured."""
+    means = {}
+    for family in FAMILIES:
+        wanted = _rows_in(table[OURS], family)
+        if wanted and all(row in table[method] for row in wanted):
+            means[family] = _mean([table[method][row] for row in wanted])
+    if len(means) == len(FAMILIES):
+        means[_MEAN] = _mean(list(means.values()))
+    return means
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """Return the means over the families: default, former default, the best single baseline, the best on each row."""
+    table = figures_of(cells)
+    means = {NAMES[method]: family_means(table, method) for method in (OURS, FORMER)}
+    whole = {method: found[_MEAN] for method in BASELINES if _MEAN in (found := family_means(table, method))}
+    if whole:
+        best = max(whole, key=lambda method: whole[method].goodness)
+        means[f"best single baseline: {BASELINES[best]}"] = family_means(table, best)
+        each = {row: table[name][row] for row in table[OURS] if (name := _best_baseline(table, row)) is not None}
+        means["best baseline on each row, known afterwards"] = family_means({**table, "best": each}, "best")
+    head = [*FAMILIES, _MEAN]
+    lines = ["| AUC / found at 2 % | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
+    lines += [_line([name, *(found.get(each, "-") for each in head)]) for name, found in means.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _best_baseline(table: Table, row: Row) -> str | None:
+    measured = [method for method in BASELINES if row in table[method]]
+    return max(measured, key=lambda method: table[method][row].goodness) if measured else None
+
+
+def _rows_table(table: Table) -> str:
+    methods = [method for method in NAMES if table[method]]
+    titles = ["set", "", *(NAMES[method] for method in methods), "best baseline", "found: default / it"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for family in FAMILIES:
+        for row in _rows_in(table[OURS], family):
+            best, shown = _best_baseline(table, row), [str(table[method].get(row, "-")) for method in methods]
+            names = [row.dataset, _PROTOCOLS[row.protocol]]
+            lines.append(_line([*names, *shown, BASELINES.get(best or "", "-"), _ratio(table, row, best)]))
+        lines.append(_means_line(table, methods, family))
+    lines.append(_means_line(table, methods, _MEAN))
+    return "\n".join(lines) + "\n"
+
+
+def _ratio(table: Table, row: Row, baseline: str | None) -> str:
+    share = table[baseline][row].found if baseline is not None else 0.0
+    return f"{table[OURS][row].found / share:.2f}" if share > 0.0 else "-"
+
+
+def _means_line(table: Table, methods: Sequence[str], family: str) -> str:
+    means = {method: family_means(table, method).get(family) for method in methods}
+    whole = {method: each for method in BASELINES if (each := means.get(method)) is not None}
+    best = max(whole, key=lambda method: whole[method].goodness) if whole else None
+    ours, name = means.get(OURS), family if family == _MEAN else f"mean of {family}"
+    ratio = f"{ours.found / whole[best].found:.2f}" if ours and best and whole[best].found > 0.0 else "-"
+    return _line(
+        [f"**{name}**", "", *(str(each or "-") for each in means.values()), BASELINES.get(best or "", "-"), ratio]
     )
 
 
-def _of_peers(cells: Iterable[Cell]) -> dict[str, dict[Row, float]]:
-    """Return method -> row -> AUC, the mean over seeds and then over classes."""
-    found: dict[str, dict[Row, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for cell in cells:
-        if cell.method != CHOICES:
-            found[cell.method][Row(cell.dataset, cell.protocol)][cell.label].append(cell.auc)
-    return {
-        method: {row: float(np.mean([np.mean(runs) for runs in labels.values()])) for row, labels in rows.items()}
-        for method, rows in found.items()
-    }
+def _line(parts: Sequence[object]) -> str:
+    return "| " + " | ".join(map(str, parts)) + " |"
 
 
-def _seeds(cells: Iterable[Cell]) -> dict[Row, str]:
-    """Return row -> number of seeds of the grid's cells; a range if classes differ."""
-    found: dict[Row, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for cell in cells:
-        if cell.method == CHOICES:
-            found[Row(cell.dataset, cell.protocol)][cell.label] += 1
-    return {row: _range(counts.values()) for row, counts in found.items()}
-
-
-def _peers_seeds(cells: Iterable[Cell]) -> str:
-    """Return a sentence with the number of seeds of each peer's tasks."""
-    found: dict[str, dict[tuple[Row, int], int]] = defaultdict(lambda: defaultdict(int))
-    for cell in cells:
-        if cell.method in _PEERS:
-            found[cell.method][Row(cell.dataset, cell.protocol), cell.label] += 1
-    said = ", ".join(f"{name} {_range(found[each].values())}" for each, name in _PEERS.items() if each in found)
-    return f"\nSeeds of the peers' tasks: {said}.\n" if said else ""
-
-
-def _range(counts: Collection[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _sorted(rows: dict[Row, Aucs]) -> dict[Row, Aucs]:
-    return dict(sorted(rows.items(), key=lambda item: (SETS.index(item[0].dataset), item[0].protocol == "n_vs_rest")))
-
-
-def left_out(grid: Mapping[Row, Aucs], dataset: str) -> int:
-    """Return the choice that is best in the mean over the rows of all sets but ``dataset``."""
-    others = [aucs for row, aucs in grid.items() if row.dataset != dataset]
-    return int(np.argmax(np.mean(others, axis=0)))
-
-
-def _rows_table(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]], seeds: Mapping[Row, str]) -> str:
-    methods = [method for method in _PEERS if method in peers]
-    lines = [
-        "| set | | seeds | left out | default | " + " | ".join(_PEERS[each] for each in methods) + " | best choice |",
-        "|---|---|---|---|---|" + "---|" * (len(methods) + 1),
-    ]
-    ours = GRID.index(default())
-    for row, aucs in grid.items():
-        figures = [aucs[left_out(grid, row.dataset)], aucs[ours]]
-        figures += [peers[method].get(row, np.nan) for method in methods]
-        lines.append(_line([row.dataset, _PROTOCOLS[row.protocol], seeds[row]], [*figures, aucs.max()]))
-    for label, chosen in (("the paper's sets", PAPER), ("sets of aeon", BUNDLED), ("all", SETS)):
-        for protocol, short in _PROTOCOLS.items():
-            rows = [row for row in grid if row.dataset in chosen and row.protocol == protocol]
-            if rows:
-                figures = [np.mean([grid[row][left_out(grid, row.dataset)] for row in rows])]
-                figures.append(np.mean([grid[row][ours] for row in rows]))
-                figures += [np.mean([peers[method].get(row, np.nan) for row in rows]) for method in methods]
-                figures.append(np.mean([grid[row].max() for row in rows]))
-                lines.append(_line([f"mean of {label}", short, ""], figures))
+def _costs_table(cells: Sequence[Cell], table: Table) -> str:
+    """Return the shares of normal test windows that alert at a configured 2 %, and what a training took."""
+    titles = ["method", *FAMILIES, _MEAN, "training with its calibration, CPU s (median)"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for method, name in NAMES.items():
+        times = [cell.fit_s for cell in cells if cell.method == method]
+        if not times:
+            continue
+        means = family_means(table, method)
+        rates = [f"{means[each].false_alarms:.1f} %" if each in means else "-" for each in (*FAMILIES, _MEAN)]
+        lines.append(_line([name, *rates, f"{np.median(times):.1f}"]))
     return "\n".join(lines) + "\n"
 
 
-def _mean(values: Iterable[float | np.floating]) -> float:
-    figures = [float(value) for value in values]
-    return float(np.mean(figures)) if figures else float("nan")
+def left_out(grid: Mapping[Row, Pairs], family: str) -> int:
+    """Return the choice that is best in the mean over the other families: AUC + 0.3 x share found."""
+    others = [_of_family(grid, other) for other in FAMILIES if other != family and _rows_in(grid, other)]
+    return int(np.argmax(goodness(*np.mean(others, axis=0))))
 
 
-def _line(labels: Sequence[str], figures: Sequence[float | np.floating]) -> str:
-    return "| " + " | ".join([*labels, *("-" if np.isnan(each) else f"{each:.1f}" for each in figures)]) + " |"
+def _of_family(grid: Mapping[Row, Pairs], family: str) -> Pairs:
+    """Return AUC and share found of each choice, the mean over the rows of ``family``."""
+    mean: Pairs = np.mean([grid[row] for row in _rows_in(grid, family)], axis=0)
+    return mean
 
 
-def _means_table(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]]) -> str:
-    """Return the mean of the default and of each peer over its rows, and the paired difference by sets."""
-    ours, place = {row: float(aucs[left_out(grid, row.dataset)]) for row, aucs in grid.items()}, GRID.index(default())
-    lines = [
-        "| | one class normal | all but one normal | left out minus it (90 % interval) | lowest set | highest set |",
-        "|---|---|---|---|---|---|",
-        _line(["default, left out"], _means(ours, grid)) + " | | |",
-        _line(["default"], _means({row: float(aucs[place]) for row, aucs in grid.items()}, grid)) + " | | |",
-    ]
-    for method in (each for each in _PEERS if each in peers):
-        by_set: dict[str, list[float]] = defaultdict(list)
-        for row in grid.keys() & peers[method].keys():
-            by_set[row.dataset].append(ours[row] - peers[method][row])
-        if len(by_set) > 1:
-            means: dict[str, float] = {name: _mean(by_set[name]) for name in SETS if name in by_set}
-            lines.append(_line([_PEERS[method]], _means(peers[method], grid)) + f" {_paired(means)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _best_peer(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]]) -> str:
-    """Return a sentence on the rows on which some peer, known only afterwards, is better."""
-    behind = {}
-    for row, aucs in grid.items():
-        found = [peers[each][row] for each in _PEERS if each in peers and row in peers[each]]
-        if found:
-            behind[row] = max(found) - float(aucs[left_out(grid, row.dataset)])
-    worse = sorted((row for row in behind if behind[row] >= 0.05), key=lambda row: -behind[row])
-    if not worse:
+def left_out_table(grid: Mapping[Row, Pairs]) -> str:
+    """Return for each family what the choice of the other two gives; nothing unless all are measured."""
+    if not all(_rows_in(grid, family) for family in FAMILIES):
         return ""
-    named = ", ".join(f"{row.dataset} {_PROTOCOLS[row.protocol]} {behind[row]:.1f}" for row in worse)
-    return (
-        f"\nThe best of these on a row, another one each time and known only afterwards, is better on "
-        f"{len(worse)} of {len(behind)} rows: {named}.\n"
-    )
+    names = ["chosen on the others", "default", "as the former default", "best choice, known afterwards"]
+    lines = ["| left out | " + " | ".join(names) + " | the choice |", "|---|" + "---|" * (len(names) + 1)]
+    former = GRID.index(Choice("own", "former", 0.75, "one", NETWORKS[0]))
+    shown = []
+    for family in FAMILIES:
+        pairs, chosen = _of_family(grid, family), left_out(grid, family)
+        places = (chosen, GRID.index(DEFAULT), former, int(np.argmax(goodness(*pairs))))
+        shown.append([Figures(*pairs[:, place].tolist()) for place in places])
+        lines.append(_line([family, *shown[-1], GRID[chosen]]))
+    lines.append(_line(["**mean**", *(_mean(each) for each in zip(*shown, strict=True)), ""]))
+    return "\n".join(lines) + "\n"
 
 
-def _means(of_rows: Mapping[Row, float], rows: Iterable[Row]) -> list[float]:
-    """Return the mean over the ``rows`` of each protocol, NaN unless all were measured."""
-    return [_mean(of_rows.get(row, np.nan) for row in rows if row.protocol == each) for each in _PROTOCOLS]
-
-
-def _paired(by_set: Mapping[str, float]) -> str:
-    """Return mean, interval by resampling sets, and the extremes, as cells."""
-    means = np.array(list(by_set.values()))
-    draws = np.random.default_rng(0).integers(0, len(means), (10_000, len(means)))
-    low, high = np.quantile(means[draws].mean(axis=1), [0.05, 0.95])
-    least, most = (pick(by_set, key=lambda name: by_set[name]) for pick in (min, max))
-    return (
-        f"{means.mean():+.1f} ({low:+.1f} to {high:+.1f}) | {by_set[least]:+.1f} {least} | {by_set[most]:+.1f} {most}"
-    )
-
-
-def _aims_table(grid: Mapping[Row, Aucs]) -> str:
-    lines = ["| | | aim | left out | reached within 0.5 |", "|---|---|---|---|---|"]
-    for protocol, aims in _AIMS.items():
-        for dataset, aim in zip(PAPER, aims, strict=True):
-            if (row := Row(dataset, protocol)) in grid:
-                found = float(grid[row][left_out(grid, dataset)])
-                reached = "yes" if found >= aim - 0.5 else f"no, {aim - found:.2f} below"
-                lines.append(f"| {dataset} | {_PROTOCOLS[protocol]} | {aim:.1f} | {found:.1f} | {reached} |")
-    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
-
-
-def _members_table(grid: Mapping[Row, Aucs]) -> str:
-    """Return the mean over rows by each single aspect of a choice, the others as in the default."""
-    ours = default()
+def _choices_table(grid: Mapping[Row, Pairs]) -> str:
+    """Return the means by each single aspect of a choice, the others as in the default."""
+    families = [family for family in FAMILIES if _rows_in(grid, family)]
+    if not families:
+        return ""
     aspects: list[tuple[str, Callable[[Choice], object]]] = [
-        ("spaces", lambda each: each.spaces),
-        ("measures", lambda each: each.measures),
-        ("locality", lambda each: each.locality),
-        ("joining", lambda each: each.joining),
-        ("weighting", lambda each: each.weighting),
+        ("scaling of channels", lambda each: each.scaling),
+        ("weights of members", lambda each: each.weights),
+        ("largest power", lambda each: each.power),
+        ("damping", lambda each: each.damping),
+        ("weight of a network", lambda each: each.network),
     ]
-    lines = ["| aspect | choice | mean 1vR | mean nvR |", "|---|---|---|---|"]
+    of_family = {family: _of_family(grid, family) for family in families}
+    head = [*families, "mean"]
+    lines = ["| aspect | choice | " + " | ".join(head) + " |", "|---|---|" + "---|" * len(head)]
     for name, value in aspects:
         for place, choice in enumerate(GRID):
-            same = all(getattr(choice, other) == getattr(ours, other) for other, _ in aspects if other != name)
-            if same:
-                means = [
-                    _mean(aucs[place] for row, aucs in grid.items() if row.protocol == protocol)
-                    for protocol in _PROTOCOLS
-                ]
-                shown = f"**{value(choice)}**" if choice == ours else str(value(choice))
-                lines.append(_line([name, shown], means))
+            if all(get(choice) == get(DEFAULT) for other, get in aspects if other != name):
+                found = [Figures(*pairs[:, place].tolist()) for pairs in of_family.values()]
+                shown = f"**{value(choice)}**" if choice == DEFAULT else str(value(choice))
+                lines.append(_line([name, shown, *found, _mean(found)]))
     return "\n".join(lines) + "\n"
-
-
-def _sizes_table(cells: Sequence[Cell]) -> str:
-    ours = GRID.index(default())
-    sizes = sorted({cell.n_training for cell in cells if cell.n_training and cell.method == CHOICES})
-    if not sizes:
-        return ""
-    of_size = [cell for cell in cells if cell.n_training in sizes]
-    methods = [method for method in _PEERS if any(cell.method == method for cell in of_size)]
-    lines = [
-        "| training windows | | default | " + " | ".join(_PEERS[method] for method in methods) + " |",
-        "|---|---|---|" + "---|" * len(methods),
-    ]
-    for size in sizes:
-        part = [cell for cell in cells if cell.n_training == size]
-        grid, peers = _of_grid(part), _of_peers(part)
-        for protocol, short in _PROTOCOLS.items():
-            rows = [row for row in grid if row.protocol == protocol and row in peers.get(_REFERENCE, grid)]
-            if rows:
-                figures = [float(np.mean([grid[row][ours] for row in rows]))]
-                figures += [float(np.mean([peers.get(m, {}).get(row, np.nan) for row in rows])) for m in methods]
-                lines.append(_line([str(size), short], figures))
-    return "\n".join(lines) + "\n"
-
-
-def _networks_table(peers: Mapping[str, Mapping[Row, float]]) -> str:
-    """Return the default without and with a network, on the rows where both were measured."""
-    quick, normal = peers.get("ensemble", {}), peers.get("ensemble_normal", {})
-    rows = [row for row in quick if row in normal]
-    if not rows:
-        return ""
-    lines = ["| set | | `quick` | `normal` |", "|---|---|---|---|"]
-    lines += [_line([row.dataset, _PROTOCOLS[row.protocol]], [quick[row], normal[row]]) for row in rows]
-    lines.append(_line(["mean", ""], [_mean(which[row] for row in rows) for which in (quick, normal)]))
-    return "\n".join(lines) + "\n"
-
-
-def _times_table(cells: Sequence[Cell]) -> str:
-    """Return the CPU seconds of a fit and milliseconds of a window, medians over the one-vs-rest tasks."""
-    lines = ["| method | fit, CPU s | a window, CPU ms |", "|---|---|---|"]
-    names = {"ensemble": "default", "ensemble_normal": "default, effort normal", **_PEERS}
-    for method, name in names.items():
-        of_method = [cell for cell in cells if cell.method == method and cell.protocol == "one_vs_rest"]
-        if of_method:
-            times = [float(np.median([getattr(cell, what) for cell in of_method])) for what in ("fit_s", "score_ms")]
-            lines.append(f"| {name} | {times[0]:.1f} | {times[1]:.1f} |")
-    return "\n".join(lines) + "\n" if len(lines) > 2 else ""

@@ -1,13 +1,13 @@
-"""The recordings: the paper's five sets, two more of the data folder, and seven that come with aeon.
+"""Recordings of movements and shapes: the paper's five sets, two more of the data folder, seven that come with aeon.
 
-At most four classes a set, spread over its classes; at most 1,500 training and 1,500 test windows, drawn once. Legend:
-N sequences, C channels, L window length.
+Classes are spread over those of a set, windows drawn once. Legend: N sequences, C channels, L window length.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -38,9 +38,24 @@ BUNDLED: Final = (
     "PickupGestureWiimoteZ",
 )
 SETS: Final = (*PAPER, *SMALL, *BUNDLED)
-MOST_CLASSES: Final = 4
-MOST_WINDOWS: Final = 1500
 FEWEST_TRAINING: Final = 8
+UNITS: Final[dict[str, tuple[str, ...]]] = {
+    "natops": ("m",) * 24,
+    "racket_sports": ("m/s2",) * 3 + ("rad/s",) * 3,
+    "basic_motions": ("m/s2",) * 3 + ("rad/s",) * 3,
+    "epilepsy": ("m/s2",) * 3,
+    "ering": ("count",) * 4,
+    "character_trajectories": ("velocity", "velocity", "force"),
+}
+"""The units of the sets' channels; what is measured where its unit is not published. Other sets have none."""
+
+
+class Limits(NamedTuple):
+    """At most so many classes a protocol, and training and test windows a task."""
+
+    classes: int = 4
+    training: int = 1500
+    test: int = 1500
 
 
 class Row(NamedTuple):
@@ -58,15 +73,15 @@ class Case(NamedTuple):
     task: Task
 
 
-def cases(dataset: str) -> Iterator[Case]:
+def cases(dataset: str, limits: Limits = Limits()) -> Iterator[Case]:  # noqa: B008 - immutable
     """Yield the tasks of a set: each class normal in turn, then (from three classes on) each class left out."""
     recordings = _recordings(dataset)
     classes = np.unique(recordings.train.classes)
-    chosen = classes[np.unique(np.linspace(0, len(classes) - 1, MOST_CLASSES).round().astype(int))]
+    chosen = classes[np.unique(np.linspace(0, len(classes) - 1, limits.classes).round().astype(int))]
     for protocol in ("one_vs_rest", "n_vs_rest") if len(classes) > 2 else ("one_vs_rest",):
         for label in chosen.tolist():
             normal = (label,) if protocol == "one_vs_rest" else tuple(c for c in classes.tolist() if c != label)
-            task = _drawn(class_task(recordings, normal))
+            task = _drawn(class_task(recordings, normal), limits)
             if len(task.train) >= FEWEST_TRAINING and 0 < task.is_anomaly.sum() < len(task.is_anomaly):
                 yield Case(Row(dataset, protocol), label, task)
 
@@ -77,9 +92,10 @@ def fewer(task: Task, n: int, seed: int) -> Task:
     return Task(task.train.take(kept), task.test, task.is_anomaly)
 
 
-def _drawn(task: Task) -> Task:
+def _drawn(task: Task, limits: Limits) -> Task:
     rng = np.random.default_rng(0)
-    train, test = (_at_most(rng, len(part), MOST_WINDOWS) for part in (task.train, task.test))
+    train = _at_most(rng, len(task.train), limits.training)
+    test = _at_most(rng, len(task.test), limits.test)
     return Task(task.train.take(train), task.test.take(test), task.is_anomaly[test])
 
 
@@ -87,8 +103,13 @@ def _at_most(rng: np.random.Generator, n: int, most: int) -> np.ndarray[tuple[in
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
-@lru_cache(maxsize=1)  # the cases of a set follow one another
 def _recordings(dataset: str) -> Recordings:
+    found, units = _without_units(dataset), UNITS.get(dataset, ())
+    return Recordings(*(Split(replace(each.windows, units=units), each.classes) for each in (found.train, found.test)))
+
+
+@lru_cache(maxsize=1)  # the cases of a set follow one another
+def _without_units(dataset: str) -> Recordings:
     if dataset in LENGTHS:
         return read_sequences(dataset)
     if dataset in SMALL:

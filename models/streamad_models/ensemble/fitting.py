@@ -16,12 +16,12 @@ import torch
 from streamad.errors import some_of
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import WindowSet
+from streamad_models.ensemble.features.spaces import DAMPING, SPACES, features_of, fit_spaces
 from streamad_models.ensemble.learned import CONTRAST, VIEW_DISTANCE, Learned, LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, Space
 from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
 from streamad_models.ensemble.scaling import WIDEST_RATIO, ChannelScaling, fit_channel_scaling
-from streamad_models.ensemble.spaces import DAMPING, SPACES, features_of, fit_spaces
 from streamad_models.ensemble.weights import Weights, learned_weight, weights_of
 from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from streamad_models.ensemble.intervals import read_at
+from streamad_models.ensemble.features.intervals import read_at
 from streamad_models.simple.fitting import cross_fitted
 from streamad_models.simple.options import PointwiseOptions
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from streamad_models.ensemble.intervals import read_at
+from streamad_models.ensemble.features.intervals import read_at
 from streamad_models.simple.nearest import NearestPoint
 from streamad_models.simple.options import UnfoldedOptions
 

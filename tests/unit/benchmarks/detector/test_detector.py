@@ -4,18 +4,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from benchmarks.detector import faults
+from benchmarks.detector.baselines import FLOOR, LargestZ, Unfolded
 from benchmarks.detector.cells import Cell, add_cell, read_cells
-from benchmarks.detector.choices import GRID, default
-from benchmarks.detector.measure import CHOICES, measure
-from benchmarks.detector.peers import PEERS, Ecod
-from benchmarks.detector.report import PAGE, left_out, summary, tables, updated
+from benchmarks.detector.choices import DEFAULT, GRID, scores_of_grid
+from benchmarks.detector.families import DATASETS, FAMILIES, tasks
+from benchmarks.detector.faulty_sets import faulty_cases
+from benchmarks.detector.measure import CHOICES, FORMER, METHODS, RATE, calibrated, found_at_rank, measure
+from benchmarks.detector.report import (
+    PAGE,
+    family_means,
+    figures_of,
+    grid_of,
+    left_out,
+    left_out_table,
+    summary,
+    tables,
+    updated,
+)
 from benchmarks.detector.sets import Case, Row, cases
 from benchmarks.paper.data.datasets import Task
 from streamad.errors import UsageError
 from streamad.injected_faults import FAULT_KINDS
+from streamad.judge.calibration import Calibration, scores_of
 from streamad.judge.evaluation import auc
 from streamad.simulation.faults import FAULTS
 from streamad.types import WindowSet
@@ -32,25 +44,67 @@ TASK = Task(
     np.arange(40) >= 30,
 )
 CASE = Case(Row("made_up", "one_vs_rest"), 0, TASK)
+ONE_OF_EACH = ("weak_faults", "GunPoint", "OSULeaf")
 
 
-def cell(dataset: str, best: int) -> Cell:
-    aucs = [50.0] * len(GRID)
-    aucs[best] = 90.0
-    return Cell(dataset=dataset, protocol="one_vs_rest", label=0, method=CHOICES, aucs=tuple(aucs))
+def grid_cell(dataset: str, best: int) -> Cell:
+    aucs, shares = [50.0] * len(GRID), [10.0] * len(GRID)
+    aucs[best], shares[best] = 90.0, 60.0
+    return Cell(dataset, "one_vs_rest", 0, CHOICES, aucs=tuple(aucs), shares=tuple(shares))
 
 
-def test_the_default_of_the_grid_is_the_product_s() -> None:
-    whole, choices = (measure(CASE, method, n_training=0, seed=0) for method in ("ensemble", CHOICES))
-    assert len(choices.aucs) == len(GRID)
-    assert choices.aucs[GRID.index(default())] == pytest.approx(whole.auc, abs=0.5)
-    assert min(choices.aucs) > 80
+def cell(dataset: str, method: str, auc: float, found: float, label: int = 0) -> Cell:
+    return Cell(dataset, "one_vs_rest", label, method, auc=auc, found=found, false_alarms=2.0, fit_s=1.0)
 
 
-@pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")  # aeon's QUANT with this numpy
-@pytest.mark.parametrize("method", PEERS)
-def test_a_peer_tells_anomalies_and_scores_a_window_alike_alone(method: str) -> None:
-    fitted = PEERS[method]().fit(NORMAL, seed=0, device="cpu")
+def test_the_rule_of_the_grid_that_is_the_default_gives_the_scores_of_the_product() -> None:
+    fitted = METHODS["ensemble"]().fit(NORMAL, seed=0, device="cpu")
+    scores = scores_of_grid(TASK, 0)
+    assert len(scores) == len(GRID)
+    expected = scores_of(fitted.score(TASK.test.values, TASK.test.lengths))
+    np.testing.assert_allclose(scores[GRID.index(DEFAULT)], expected, rtol=1e-4)
+    others = [each for each, choice in zip(scores, GRID, strict=True) if choice.network != DEFAULT.network]
+    assert all(np.abs(each - expected).max() > 0.1 for each in others)
+
+
+def test_a_cell_of_the_grid_has_both_figures_of_every_choice() -> None:
+    found = measure(CASE, CHOICES, seed=0)
+    assert len(found.aucs) == len(found.shares) == len(GRID)
+    assert min(found.aucs) > 80
+
+
+def test_few_windows_calibrate_out_of_fold_and_many_are_split() -> None:
+    fitted, terms = calibrated(METHODS["pca"], TASK, 0)
+    assert len(terms) == len(NORMAL)
+    own = fitted.score(NORMAL.values, NORMAL.lengths)
+    assert np.median(scores_of(terms)) > np.median(scores_of(own))  # by fits that did not see them
+    many = sequences(160)
+    _, terms = calibrated(METHODS["pca"], Task(many, TASK.test, TASK.is_anomaly), 0)
+    assert 40 <= len(terms) <= 80
+
+
+def test_the_share_found_is_that_of_p_values_up_to_the_rate() -> None:
+    found = measure(CASE, "pca", seed=0)
+    fitted, terms = calibrated(METHODS["pca"], TASK, 0)
+    calibration = Calibration.from_terms(terms, RATE)
+    p_values = np.array(
+        [calibration.p_value(each)[0] for each in scores_of(fitted.score(TASK.test.values, TASK.test.lengths))]
+    )
+    assert found.found == pytest.approx(100 * (p_values[30:] <= RATE).mean(), abs=0.01)
+    assert found.false_alarms == pytest.approx(100 * (p_values[:30] <= RATE).mean(), abs=0.01)
+    assert (found.n_training, found.n_calibration) == (24, 24)
+
+
+def test_the_rank_threshold_lets_the_rate_of_normal_windows_pass_and_no_more() -> None:
+    scores, is_anomaly = np.arange(104.0), np.arange(104) >= 100
+    assert found_at_rank(scores, is_anomaly, 0.02) == 1.0
+    scores[100:] = [96.0, 97.0, 97.5, 100.0]  # two of a hundred normal ones, 98 and 99, may lie above the threshold
+    assert found_at_rank(scores, is_anomaly, 0.02) == 0.5
+
+
+@pytest.mark.parametrize("make", [Unfolded, LargestZ])
+def test_a_baseline_tells_anomalies_and_scores_a_window_alike_alone(make: type[Unfolded | LargestZ]) -> None:
+    fitted = make().fit(NORMAL, seed=0, device="cpu")
     scores = fitted.score(TASK.test.values, TASK.test.lengths)[:, 0]
     assert auc(scores, TASK.is_anomaly) > 0.7
     for place in (0, 39):
@@ -58,13 +112,21 @@ def test_a_peer_tells_anomalies_and_scores_a_window_alike_alone(method: str) -> 
         np.testing.assert_allclose(alone[0, 0], scores[place], rtol=1e-4)
 
 
-def test_a_reading_further_out_than_all_training_windows_has_the_largest_tail() -> None:
-    values = np.arange(1.0, 10.0, dtype=np.float32).reshape(9, 1, 1).repeat(2, axis=2)
-    known = WindowSet(values, np.full(9, 2), tuple(map(str, range(9))))
-    fitted = Ecod().fit(known, seed=0, device="cpu")
-    scores = fitted.score(np.array([[[5.0, 5.0]], [[20.0, 20.0]], [[-3.0, -3.0]]], np.float32), np.full(3, 2))[:, 0]
-    assert scores[1:] == pytest.approx([2 * np.log(10)] * 2, rel=1e-5)  # (0 + 1) of (9 + 1), two readings
-    assert scores[0] == pytest.approx(2 * np.log(10 / 6), rel=1e-5)
+def test_the_largest_z_is_that_of_the_mean_of_the_channel_that_left_its_range() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(50, 2, 20)).astype(np.float32)
+    fitted = LargestZ().fit(WindowSet(values, np.full(50, 20), tuple(map(str, range(50)))), seed=0, device="cpu")
+    window = values[:1] * 0
+    window[0, 1] = 3.0
+    scaled = (values[:, 1] - values[:, 1].mean()) / values[:, 1].std()
+    means = scaled.mean(axis=1)
+    expected = ((3.0 - values[:, 1].mean()) / values[:, 1].std() - means.mean()) / (means.std() + FLOOR)
+    assert fitted.score(window, np.array([20]))[0, 0] == pytest.approx(expected, rel=0.02)
+
+
+def test_the_former_default_is_not_measured_with_the_present_models() -> None:
+    with pytest.raises(UsageError, match="f4a4ae99"):
+        measure(CASE, FORMER, seed=0)
 
 
 def test_every_kind_is_judged_on_every_fault_of_a_simulated_plant() -> None:
@@ -80,30 +142,44 @@ def test_the_table_of_faults_has_the_mean_over_plants() -> None:
     assert "| injected | `bias` | 85.0 |\n| injected | mean | 85.0 |" in faults.table(figures)
 
 
-def test_rows_say_their_seeds_and_differences_to_peers_are_paired() -> None:
-    rows = [cell("ACSF1", 3), replace(cell("ACSF1", 3), seed=1), cell("GunPoint", 5)]
-    peers = [replace(rows[0], method="hydra", aucs=(), auc=45.0), replace(rows[2], method="hydra", aucs=(), auc=47.0)]
-    assert "| ACSF1 | 1vR | 2 | 50.0 | 50.0 | 45.0 | 90.0 |" in tables([*rows, *peers])
-    found = summary([*rows, *peers])
-    assert "| Hydra + 1-NN | 46.0 | - | +4.0 (+3.0 to +5.0) | +3.0 GunPoint | +5.0 ACSF1 |" in found
-    assert "The best of these" not in found
-    assert "is better on 1 of 2 rows: ACSF1 1vR 2.5." in summary([*rows, replace(peers[0], auc=52.5), peers[1]])
+def test_a_row_has_the_means_of_its_tasks_and_the_best_baseline() -> None:
+    rows = [cell("GunPoint", "ensemble", 80, 30), cell("GunPoint", "ensemble", 90, 50, label=1)]
+    peers = [cell("GunPoint", "pca", 70, 10, label=label) for label in (0, 1)]
+    peers += [cell("GunPoint", "nearest", 75, 20, label=label) for label in (0, 1)]
+    found = tables([*rows, *peers])
+    assert "| GunPoint | 1vR | 85.0 / 40 | 75.0 / 20 | 70.0 / 10 | 1-NN | 2.00 |" in found
+    assert "| GunPoint | 1vR | 85.0 / 40 | - | 70.0 / 10 | PCA residual | 4.00 |" not in found
+    assert "1-NN | 2.00" not in tables([*rows, *peers[:-1]])  # a baseline without one of the tasks is left out
 
 
-def test_a_figure_on_a_set_owes_its_choice_to_the_other_sets() -> None:
-    rows = [cell("ACSF1", 3), cell("GunPoint", 5), cell("OSULeaf", 5)]
-    grid = {Row(each.dataset, each.protocol): np.array(each.aucs) for each in rows}
-    assert left_out(grid, "ACSF1") == 5
-    assert left_out(grid, "GunPoint") == 3  # of 3 and 5, which are equally good elsewhere, the first
-    assert "| ACSF1 | 1vR | 1 | 50.0 | 50.0 | 90.0 |" in tables(rows)
+def test_each_family_is_a_third_of_the_mean_and_a_missing_row_leaves_none() -> None:
+    cells = [cell(name, "ensemble", auc, 10) for name, auc in zip(ONE_OF_EACH, (60, 90, 90), strict=True)]
+    cells += [cell(name, "former", 50, 10) for name in ONE_OF_EACH]
+    cells.append(cell("natops", "ensemble", 70, 10))
+    table = figures_of(cells)
+    means = family_means(table, "ensemble")
+    assert means["movements"].auc == 80
+    assert means["mean of the families"].auc == pytest.approx((60 + 80 + 90) / 3)
+    assert set(family_means(table, "former")) == {"faults", "shapes"}
+    assert "| former | 50.0 / 10 | - | 50.0 / 10 | - |" in summary(cells)
 
 
-def test_cells_are_stored_once_and_sorted(tmp_path: Path) -> None:
+def test_a_figure_on_a_family_owes_its_choice_to_the_other_families() -> None:
+    cells = [grid_cell(name, best) for name, best in zip(ONE_OF_EACH, (3, 5, 5), strict=True)]
+    grid = grid_of(cells)
+    assert left_out(grid, "faults") == 5
+    assert left_out(grid, "movements") == 3  # of 3 and 5, which are equally good elsewhere, the first
+    shown = left_out_table(grid)
+    assert f"| faults | 50.0 / 10 | 50.0 / 10 | 50.0 / 10 | 90.0 / 60 | {GRID[5]} |" in shown
+    assert left_out_table(grid_of(cells[:2])) == ""
+
+
+def test_of_cells_with_one_key_the_last_counts(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
-    for each in (cell("OSULeaf", 1), cell("ACSF1", 2), cell("OSULeaf", 4)):
+    for each in (grid_cell("OSULeaf", 1), grid_cell("ACSF1", 2), grid_cell("OSULeaf", 4)):
         add_cell(each, path)
-    assert read_cells(path) == [cell("ACSF1", 2), cell("OSULeaf", 4)]
-    assert path.read_bytes().count(b"\n") == 2
+    assert read_cells(path) == [grid_cell("ACSF1", 2), grid_cell("OSULeaf", 4)]
+    assert read_cells(tmp_path / "none.jsonl") == []
 
 
 def test_the_page_is_what_the_stored_cells_give() -> None:
@@ -113,9 +189,26 @@ def test_the_page_is_what_the_stored_cells_give() -> None:
         updated("no marks", read_cells())
 
 
+def test_every_stored_cell_is_of_a_known_method_and_set() -> None:
+    found = read_cells()
+    assert {each.method for each in found} <= {*METHODS, CHOICES}
+    assert {each.dataset for each in found} <= set(DATASETS)
+    assert all(len(each.aucs) == len(GRID) for each in found if each.method == CHOICES)
+
+
 def test_the_sets_of_aeon_need_no_network() -> None:
     (first, *others) = cases("ItalyPowerDemand")
     assert first.row == Row("ItalyPowerDemand", "one_vs_rest")
     assert first.task.train.values.shape == (34, 1, 24)
     assert len(first.task.test) == len(first.task.is_anomaly) == 1029
     assert len(others) == 1  # of two classes, leaving one out is the same as taking the other
+    assert len(next(tasks("ItalyPowerDemand")).task.test) == 500
+
+
+def test_a_weak_fault_is_added_to_later_batches_of_the_plant_that_trains() -> None:
+    first, second = faulty_cases("weak_faults")
+    assert len(first.task.train) == 60
+    assert first.task.is_anomaly.sum() == 4 * len(FAULTS)
+    assert first.task.train.units == first.task.test.units != ()
+    assert (first.task.train.values != second.task.train.values).any()
+    assert set(FAMILIES) == {"faults", "movements", "shapes"}

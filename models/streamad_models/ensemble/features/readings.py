@@ -6,7 +6,7 @@ Legend: B windows, C channels, L window length, G grid points.
 import torch
 from torch import Tensor, nn
 
-from streamad_models.ensemble.intervals import GRID, read_at
+from streamad_models.ensemble.features.intervals import GRID, read_at
 
 
 class Readings(nn.Module):

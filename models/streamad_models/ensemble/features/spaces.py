@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from streamad_models.ensemble.hydra import fit_hydra
-from streamad_models.ensemble.intervals import Intervals
-from streamad_models.ensemble.minirocket import fit_minirocket
-from streamad_models.ensemble.moments import Moments
+from streamad_models.ensemble.features.hydra import fit_hydra
+from streamad_models.ensemble.features.intervals import Intervals
+from streamad_models.ensemble.features.minirocket import fit_minirocket
+from streamad_models.ensemble.features.moments import Moments
+from streamad_models.ensemble.features.readings import Readings
 from streamad_models.ensemble.options import EnsembleOptions
-from streamad_models.ensemble.readings import Readings
 
 SPACES = ("minirocket", "hydra", "intervals", "readings", "moments")
 DAMPING = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.03, "readings": 0.03, "moments": 0.03}

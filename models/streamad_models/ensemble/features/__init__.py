@@ -1,0 +1,1 @@
+"""The feature spaces of the ensemble: maps from scaled windows to features."""
