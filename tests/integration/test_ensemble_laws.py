@@ -13,7 +13,7 @@ from streamad_models.ensemble import Ensemble, EnsembleOptions
 from tests.support.detectors import sequences
 from tests.support.learning.plant import settings_of, train, windows_of
 
-SMALL = EnsembleOptions(n_minirocket=84, n_groups=2)
+SMALL = EnsembleOptions(n_minirocket=84, n_groups=2, time_limit_s=1e-6)
 RATE = 0.02
 
 

@@ -82,7 +82,7 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share() -> None:
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
-    small = '{"n_minirocket": 420, "n_groups": 2}'
+    small = '{"n_minirocket": 420, "n_groups": 2, "time_limit_s": 1e-6}'
     environment = {"STREAMAD_MODEL__OPTIONS": small, "STREAMAD_MODEL__FOLDS": "2"}
     figures = benchmark("quality/demo_seeds", *sizes, **environment)
     (run,) = figures["runs"]
@@ -210,7 +210,7 @@ def test_the_latency_of_alerts_is_compared_with_and_without_explanations() -> No
 def test_the_page_s_load_is_measured_in_a_browser() -> None:
     chromium_or_skip()
     sizes = {"sequences": 120, "streams": 6, "listeners": 100, "alerts": 1, "rounds": 1, "scroll-s": 0.2}
-    small = '{"n_minirocket": 420, "n_groups": 2}'
+    small = '{"n_minirocket": 420, "n_groups": 2, "time_limit_s": 1e-6}'
     environment = {"STREAMAD_MODEL__OPTIONS": small, "STREAMAD_MODEL__FOLDS": "2"}
     figures = benchmark("web", *(word for name, n in sizes.items() for word in (f"--{name}", str(n))), **environment)
     assert list(figures["pages"]) == ["now", "sequence", "streams", "stream", "compare", "calibration", "models"]

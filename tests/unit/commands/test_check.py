@@ -341,7 +341,7 @@ def test_a_damaged_checkpoint_fails(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    config = plant(folder, good(12), model={"options": {"n_minirocket": 84, "n_groups": 2}})
+    config = plant(folder, good(12), model={"options": {"n_minirocket": 84, "n_groups": 2, "time_limit_s": 1e-6}})
     varied = [{**m, "values": {k: v + i % 7 + i / 100 for k, v in m["values"].items()}} for i, m in enumerate(good(12))]
     (folder / "in/day.jsonl").write_text("".join(json.dumps(m) + "\n" for m in varied))
     result = CliRunner().invoke(app, ["train", "-c", str(config)])

@@ -21,7 +21,7 @@ from tests.support.learning.plant import N_EPOCHS, MeanDetector, settings_of, tr
 
 ALL = ["pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca"]
 RATE = 0.02
-SMALL = {"ensemble": {"n_minirocket": 84, "n_groups": 2}}
+SMALL = {"ensemble": {"n_minirocket": 84, "n_groups": 2, "time_limit_s": 1e-6}}
 
 
 def trial_on(n: int, seed: int = 0) -> Trial:
