@@ -59,7 +59,7 @@ QUICK_LEARNING = {
     "after_inliers": 80,
     "promotion": PromotionSettings(min_comparison=5),
 }
-QUICK_MODEL = {"detector": "ensemble", "options": {"n_minirocket": 420, "n_groups": 4, "time_limit_s": 1e-6}}
+QUICK_MODEL = {"detector": "nearest", "options": {}}
 QUICK_BATCHES = 20  # times fewer
 
 

@@ -13,6 +13,7 @@ from streamad_models.ensemble.features.spaces import features_of
 _CANDIDATES = 4
 _ROWS = 64  # windows compared at once in training: bounds the memory
 _LEAST_SPREAD = 1e-9  # of a feature that changes
+_LEAST_SQUARE = 1e-6  # added to the mean square difference of features: that of a copy is rounding
 
 
 class NearestPoint(nn.Module):
@@ -26,8 +27,9 @@ class NearestPoint(nn.Module):
     points_nD: Tensor  # noqa: N815
     squares_n: Tensor
 
-    def __init__(self, points_nD: Tensor) -> None:
+    def __init__(self, points_nD: Tensor, least_square: float = 0.0) -> None:
         super().__init__()
+        self.least_square = least_square
         self.n_candidates = min(_CANDIDATES, len(points_nD) - 1)
         self.register_buffer("centre_D", points_nD.mean(dim=0))
         self.register_buffer("points_nD", points_nD - self.centre_D)
@@ -46,7 +48,7 @@ class NearestPoint(nn.Module):
         """Return the least exact difference [B, 1] of centred points from those of least ``closeness_Bn``."""
         index_Bk = torch.topk(closeness_Bn, self.n_candidates, dim=1, largest=False)[1]
         rest_BkD = z_BD.unsqueeze(1) - self.points_nD[index_Bk]
-        return torch.sqrt((rest_BkD * rest_BkD).mean(dim=2).min(dim=1, keepdim=True)[0])
+        return torch.sqrt((rest_BkD * rest_BkD).mean(dim=2).min(dim=1, keepdim=True)[0] + self.least_square)
 
     def without_itself(self) -> Tensor:
         """Return the terms [n, 1] of the points, each from the nearest of all others: exact leave-one-out."""
@@ -87,7 +89,7 @@ class NearestFeatures(nn.Module):
         self.rocket = rocket
         self.register_buffer("mean_D", features_nD.mean(dim=0))
         self.register_buffer("spread_D", torch.where(spread_D < _LEAST_SPREAD, torch.ones_like(spread_D), spread_D))
-        self.point = NearestPoint((features_nD - self.mean_D) / self.spread_D)
+        self.point = NearestPoint((features_nD - self.mean_D) / self.spread_D, _LEAST_SQUARE)
 
     def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the terms [B, 1]."""
