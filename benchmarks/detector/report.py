@@ -41,7 +41,7 @@ Pairs = npt.NDArray[np.float64]
 
 
 class Figures(NamedTuple):
-    """What a method gives: AUC, share found, share of false alarms; all x 100."""
+    """Figures of a method, all x 100: AUC, share found, share of false alarms."""
 
     auc: float
     found: float

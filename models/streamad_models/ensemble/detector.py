@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ensemble(TorchScriptDetector[EnsembleOptions]):
-    """Local distance and leverage in MiniRocket's, Hydra's and interval features and readings (docs/model/detector.md).
+    """Distances in the spaces of ``features``, and a network where it is cheap (docs/model/detector.md).
 
     Higher scores are more anomalous; a usual window's score is about the sum of the weights times log 2.
     """

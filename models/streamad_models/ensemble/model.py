@@ -55,7 +55,10 @@ class WindowModel(ScaledModel):
 
     def set_scaling(self, data: WindowSet) -> None:
         """Take the mean and the standard deviation of each channel from the valid samples without fills."""
-        origin, factor = fit_scaling(without_fills(data), "standard")
+        self.set_channel_scaling(*fit_scaling(without_fills(data), "standard"))
+
+    def set_channel_scaling(self, origin: npt.NDArray[np.floating], factor: npt.NDArray[np.floating]) -> None:
+        """Take the origin and the factor of each channel [C]."""
         self.mean_C.copy_(torch.from_numpy(origin))
         self.scale_C.copy_(torch.from_numpy(factor))
 
@@ -115,11 +118,6 @@ class EnsembleModel(WindowModel):
             parts.append(logs_B2)
             shares.append(shares_BT)
         return self.terms(torch.cat(parts, dim=1), shares)
-
-    def set_channel_scaling(self, origin: Vector, factor: Vector) -> None:
-        """Take the origin and the factor of each channel."""
-        self.mean_C.copy_(torch.from_numpy(origin))
-        self.scale_C.copy_(torch.from_numpy(factor))
 
     def set_common_scale(self, median: Vector, spread: Vector, weights: Vector) -> None:
         """Take the median and the spread of each logarithm, and its weight."""

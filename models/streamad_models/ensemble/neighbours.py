@@ -20,7 +20,6 @@ MAX_DIMENSIONS = 512
 N_NEIGHBOURS = 5
 LOCALITY = (0.75, 0.9)
 """The least and the largest power of the neighbours' own values; chosen in benchmarks/detector."""
-DAMPING = 1.0  # of the mean variance of a space's features, added to each one's own
 _RIDGE = 0.01  # of the mean squared distance from the centre
 _LEAST = 0.02  # of the median distance: a distance is the root of its square and this one's
 _LEAST_OF_NORM = 0.01  # the same, of a window's distance from the centre: where windows repeat, rounding is the rest
@@ -136,7 +135,7 @@ class Reference:
 def fit_reference(
     features_ND: npt.NDArray[np.floating],
     locality: tuple[float, float] = LOCALITY,
-    damping: float = DAMPING,
+    damping: float = 1.0,
     max_dimensions: int = MAX_DIMENSIONS,
 ) -> Reference:
     """Return the reference of training windows' features [N, D], N at least 3.

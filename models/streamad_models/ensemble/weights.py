@@ -19,9 +19,9 @@ _FEW_CHANNELS, _MANY_CHANNELS = 10, 50
 def weights_of(n_channels: int, aligned: float) -> Weights:
     """Return the weights of a space's local distance, leverage and largest z; a member of weight 0 is left out.
 
-    ``aligned`` is the share of the variance that the mean course explains, 0 to 1. Where it is large and channels are
-    several, windows are runs of one process: a fault is a level or a course that a channel never has. One channel of
-    many that is far off counts more, the more channels there are: distances over all of them hide it.
+    ``aligned`` is the share of the variance that the mean course explains, 0 to 1. If it is large and there are several
+    channels, windows are runs of one process: a fault is a level or a course that a channel never has. The more
+    channels there are, the more a single one that is far off counts, because distances over all channels hide it.
     """
     course = max(aligned, _LEAST_ALIGNED) * (1.0 - 1.0 / n_channels)
     many = min(max((n_channels - _FEW_CHANNELS) / (_MANY_CHANNELS - _FEW_CHANNELS), 0.0), 1.0)

@@ -9,12 +9,15 @@ class _SimpleOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PointwiseOptions(_SimpleOptions):
-    """Settings of the robust z."""
-
+class _PlacesOptions(_SimpleOptions):
     n_places: int = Field(
         default=64, ge=2, le=1024, description="places, from the first to the last sample, at which a window is read"
     )
+
+
+class PointwiseOptions(_PlacesOptions):
+    """Settings of the robust z."""
+
     floor: float = Field(
         default=0.05,
         ge=1e-4,
@@ -23,23 +26,19 @@ class PointwiseOptions(_SimpleOptions):
     )
 
 
-class PCAOptions(_SimpleOptions):
-    """Settings of the principal components."""
-
-    n_places: int = Field(
-        default=64, ge=2, le=1024, description="places, from the first to the last sample, at which a window is read"
-    )
+class _ComponentsOptions(_SimpleOptions):
     explained: float = Field(
         default=0.9, gt=0, lt=1, description="share of the variance that the leading components explain at least"
     )
 
 
-class UnfoldedOptions(_SimpleOptions):
+class PCAOptions(_ComponentsOptions, _PlacesOptions):
+    """Settings of the principal components."""
+
+
+class UnfoldedOptions(_PlacesOptions):
     """Settings of the readings that are standardised by channel and place."""
 
-    n_places: int = Field(
-        default=64, ge=2, le=1024, description="places, from the first to the last sample, at which a window is read"
-    )
     floor: float = Field(
         default=0.1,
         ge=1e-2,
@@ -48,12 +47,8 @@ class UnfoldedOptions(_SimpleOptions):
     )
 
 
-class MPCAOptions(UnfoldedOptions):
+class MPCAOptions(_ComponentsOptions, UnfoldedOptions):
     """Settings of the multiway principal components."""
-
-    explained: float = Field(
-        default=0.9, gt=0, lt=1, description="share of the variance that the leading components explain at least"
-    )
 
 
 class NearestOptions(_SimpleOptions):

@@ -1,4 +1,4 @@
-"""What is said if far too many sequences alert: how many, which channels moved, and what to do."""
+"""The message that far too many sequences alert: how many, which channels moved, and what to do."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _TEMPERATURES: tuple[tuple[str, float, float], ...] = (
     ("K instead of °C", 1.0, 273.15),
     ("°C instead of K", 1.0, -273.15),
 )
-"""What another unit or scaling makes of a value (above, too): its name, factor and offset."""
+"""Other units, as the scalings above: name, factor and offset that turn a value of training into one of now."""
 _OF_TEMPERATURE = {"", "°C", "C", "degC", "°F", "F", "degF", "K"}
 
 

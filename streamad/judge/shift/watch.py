@@ -25,7 +25,7 @@ from streamad.types import ChannelSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """What is kept of a judged sequence; ``moments`` [2, C] are its levels and spreads."""
+    """A judged sequence as the watch keeps it; ``moments`` [2, C] are its levels and spreads."""
 
     is_alert: bool
     start_time: datetime

@@ -19,7 +19,8 @@ from streamad_models.ensemble.options import EnsembleOptions
 
 SPACES = ("minirocket", "hydra", "intervals", "readings", "moments")
 DAMPING = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.03, "readings": 0.03, "moments": 0.03}
-"""The share of its mean variance that a space adds to that of each feature: much where many features are noise."""
+"""The share of the mean variance of a space's features that is added to that of each. It is large for spaces of which
+many features are noise; ``benchmarks/detector`` compares it with 1 for all."""
 _VALUES = 2_000_000  # of the widest array of one step: bounds its memory
 
 

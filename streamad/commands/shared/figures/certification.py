@@ -114,7 +114,7 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
 
 @dataclass(frozen=True, slots=True)
 class FoundFaults:
-    """What is said of the injected faults that a model finds at the configured false-alarm rate.
+    """The lines about the injected faults that a model finds at the configured false-alarm rate.
 
     ``is_low``: fewer than half of them are found. ``remedy`` is what to do about it, whether it is low or not;
     ``better_kind`` is the part of it that names another kind of detector.
