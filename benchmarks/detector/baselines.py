@@ -1,4 +1,4 @@
-"""Baselines of ten lines on scaled channels; ``nearest``, ``minirocket`` and ``pca`` are kinds of the product.
+"""The one baseline of the tables that is no kind of the product.
 
 Legend: B windows, N training windows, C channels, L window length, D features.
 """
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.types import FloatArray, IntArray, WindowSet
-from streamad_models.baselines.estimators.nearest import nearest_distance
 from streamad_models.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score
 from streamad_models.ensemble.model import without_fills
 from streamad_models.neutral_ad.data import fit_scaling
@@ -19,25 +18,6 @@ from streamad_models.neutral_ad.data import fit_scaling
 Rows = npt.NDArray[np.float64]
 
 FLOOR = 0.05  # of a channel's spread, added to that of a feature: one that stands still must not decide alone
-
-
-class Unfolded(RefitDetector[EstimatorOptions]):
-    """The nearest training window with each channel and place z-scored, zero-padded: batch-wise unfolding.
-
-    After Nomikos and MacGregor (AIChE Journal 40, 1994).
-    """
-
-    options_model = EstimatorOptions
-    kind = "unfolded"
-
-    def train(self, data: WindowSet, seed: int) -> Score:
-        """Return the distance to ``data``; nothing is random."""
-        scaled = _scaling(data)
-        z_scores = _z_scores(scaled(data.values, data.lengths).reshape(len(data), -1))
-        known = z_scores(scaled(data.values, data.lengths).reshape(len(data), -1))
-        return lambda windows, lengths: nearest_distance(
-            z_scores(scaled(windows, lengths).reshape(len(windows), -1)), known
-        )
 
 
 class LargestZ(RefitDetector[EstimatorOptions]):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.detector.baselines import LargestZ, Unfolded
+from benchmarks.detector.baselines import LargestZ
 from benchmarks.detector.cells import Cell
 from benchmarks.detector.sets import Case
 from benchmarks.paper.data.datasets import Task
@@ -53,7 +53,7 @@ METHODS: Final[dict[str, Callable[[], Any]]] = {
     "neutral_ad": _present("neutral_ad", {}),
     FORMER: _former,
     "nearest": _present("nearest", {}),
-    "unfolded": Unfolded,
+    "unfolded": _present("unfolded", {}),
     "largest_z": LargestZ,
     "minirocket": _present("minirocket", {}),
     "pca": _present("pca", {}),
