@@ -18,6 +18,11 @@ settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
+_PRIORITY = str(Path(__file__).parent / "support" / "priority")
+if _PRIORITY not in os.environ.get("PYTHONPATH", ""):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PRIORITY, os.environ.get("PYTHONPATH")]))
+os.environ["TESTS_KEEP_PRIORITY"] = "1"
+
 
 @pytest.fixture(scope="session")
 def data_file() -> Callable[[str], Path]:

@@ -127,9 +127,10 @@ async def test_a_training_makes_a_version_and_reports_it_once(plant: TrainingPla
 
 
 async def test_the_process_has_the_lowest_priority_and_the_threads_of_the_config(
-    tmp_path: Path, worker_of: WorkerOf
+    tmp_path: Path, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command that a worker uses; the other tests leave the priority alone."""
+    monkeypatch.delenv("TESTS_KEEP_PRIORITY")
     plant, own = filled(tmp_path, threads=2), os.nice(0)
     result = await worker_of(plant, command=(sys.executable, "-m", "streamad.learn.trainer")).train()
     assert isinstance(result, TrainingOutcome), result

@@ -11,6 +11,7 @@ import torch
 from streamad.judge.evaluation import auc
 from streamad.testing import check_detector
 from streamad.types import WindowSet
+from streamad_models import fitted as fitted_models
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.ensemble.model import joined
 from tests.support.detectors import SEQUENCES, sequences
@@ -94,11 +95,12 @@ def test_odd_training_windows_give_finite_scores(make: Callable[[np.ndarray], np
         assert np.isfinite(fitted.score(part.values, part.lengths)).all()
 
 
-def test_of_many_windows_a_drawn_part_is_the_reference() -> None:
-    data = windows(np.random.default_rng(0).normal(size=(2100, 1, 12)))
-    fitted = Ensemble(EnsembleOptions(n_minirocket=84, n_groups=2)).fit(data, seed=0, device="cpu")
-    assert fitted.summary.n_sequences == 2000
-    assert fitted.summary.remarks == ("2000 of 2100 sequences, drawn by the seed, are the reference",)
+def test_of_many_windows_a_drawn_part_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitted_models, "MAX_REFERENCES", 60)  # of 2,000
+    data = windows(np.random.default_rng(0).normal(size=(70, 1, 12)))
+    fitted = Ensemble(SMALL).fit(data, seed=0, device="cpu")
+    assert fitted.summary.n_sequences == 60
+    assert fitted.summary.remarks == ("60 of 70 sequences, drawn by the seed, are the reference",)
     assert np.isfinite(fitted.score(data.values[:5], data.lengths[:5])).all()
 
 
