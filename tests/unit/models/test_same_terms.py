@@ -55,6 +55,11 @@ def windows(n: int, n_channels: int, length: int, ties: frozenset[str], seed: in
     return WindowSet(values.astype(np.float32), lengths.astype(np.int64), tuple(map(str, range(n))))
 
 
+def joined(*parts: WindowSet) -> WindowSet:
+    values, lengths = (np.concatenate([getattr(part, of) for part in parts]) for of in ("values", "lengths"))
+    return WindowSet(values, lengths, tuple(map(str, range(len(values)))))
+
+
 def assert_same(kind: str, found: FloatArray, expected: FloatArray) -> None:
     """The law, and what a worker demands of the probe of a version, but for distances of 0."""
     assert deviation(found, expected) < BOUND
@@ -93,8 +98,7 @@ def test_threads_and_batches_do_not_matter(kind: str, ties: frozenset[str], shap
     assume(not len(training.constant_channels()))
     torch.set_num_threads(1)
     fitted = KINDS[kind].fit(training, seed=0, device="cpu")
-    values, lengths = (np.concatenate([getattr(part, of) for part in (training, new)]) for of in ("values", "lengths"))
-    both = WindowSet(values, lengths, tuple(map(str, range(len(values)))))
+    both = joined(training, new)
     expected = in_batches(fitted, both, 64)
     assert np.isfinite(expected).all()
     for n_threads in (1, 2, 4):
@@ -108,7 +112,6 @@ def test_threads_and_batches_do_not_matter(kind: str, ties: frozenset[str], shap
     ("kind", "ties"),
     [
         ("ensemble", {"held", "steps", "repeats"}),
-        ("ensemble", {"flat", "steps"}),
         ("neutral_ad", {"flat", "steps"}),
         ("minirocket", {"held", "coarse", "repeats"}),
     ],
@@ -116,7 +119,8 @@ def test_threads_and_batches_do_not_matter(kind: str, ties: frozenset[str], shap
 def test_backends_do_not_matter(kind: str, ties: set[str], tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("openvino")
-    training, new = (windows(n, 3, 24, frozenset(ties), seed) for n, seed in ((24, 0), (12, 1)))
+    training, as_trained = (windows(n, 3, 24, frozenset(ties), seed) for n, seed in ((24, 0), (12, 1)))
+    new = joined(as_trained, windows(6, 3, 24, frozenset({"flat", "steps"}), 2))
     torch.set_num_threads(1)
     fitted = KINDS[kind].fit(training, seed=0, device="cpu")
     fitted.export(tmp_path)

@@ -100,7 +100,7 @@ def test_of_many_windows_a_drawn_part_is_the_reference(monkeypatch: pytest.Monke
     data = windows(np.random.default_rng(0).normal(size=(70, 1, 12)))
     fitted = Ensemble(SMALL).fit(data, seed=0, device="cpu")
     assert fitted.summary.n_sequences == 60
-    assert fitted.summary.remarks == ("60 of 70 sequences, drawn by the seed, are the reference",)
+    assert fitted.summary.remarks[0] == "60 of 70 sequences, drawn by the seed, are the reference"
     assert np.isfinite(fitted.score(data.values[:5], data.lengths[:5])).all()
 
 
