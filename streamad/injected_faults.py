@@ -7,7 +7,7 @@ Shapes: N windows, C channels, L window length, n valid samples of a window (zer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -208,7 +208,8 @@ def injected_windows(
                 if n != length or _differs(values, window):
                     broken[len(ids)], lengths[len(ids)] = window, n
                     ids.append(name)
-            yield kind, strength, WindowSet(broken[: len(ids)], lengths[: len(ids)], tuple(ids), windows.units)
+            n = len(ids)
+            yield kind, strength, replace(windows, values=broken[:n], lengths=lengths[:n], ids=tuple(ids))
 
 
 def _differs(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> bool:

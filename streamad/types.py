@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
@@ -328,13 +328,15 @@ class Window:
 class WindowSet:
     """N windows with their ids: ``values`` float32 [N, C, L], ``lengths`` int64 [N].
 
-    ``units`` has the unit of each channel, "" for a channel without one; empty if no unit is known.
+    ``units`` has the unit of each channel, "" for a channel without one; empty if no unit is known. ``channels`` has
+    their names, for remarks to people; empty if they are not known.
     """
 
     values: FloatArray
     lengths: IntArray
     ids: tuple[str, ...]
     units: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
 
     def distinct(self) -> WindowSet:
         """Return the first window of each group of equal ones, in their order."""
@@ -349,7 +351,8 @@ class WindowSet:
     def take(self, index: npt.NDArray[np.intp] | IntArray | list[int]) -> WindowSet:
         """Return the windows at ``index``, in that order."""
         rows = np.asarray(index, dtype=np.int64)
-        return WindowSet(self.values[rows], self.lengths[rows], tuple(self.ids[i] for i in rows), self.units)
+        ids = tuple(self.ids[i] for i in rows)
+        return replace(self, values=self.values[rows], lengths=self.lengths[rows], ids=ids)
 
     def constant_channels(self) -> IntArray:
         """Return the indexes of the channels without variation in the valid samples; N >= 1, all of them finite."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
-    Fields,
     JsonOption,
     count,
     err,
@@ -39,6 +40,7 @@ from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
+from streamad.judge.calibration import scores_of
 from streamad.judge.evaluation import Evaluation
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
@@ -47,12 +49,17 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import calibrating_ids, promotion_doubt, train_model
+from streamad.learn.training.presumed import separated
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ports import Detector
 from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
-from streamad.types import WindowSet
+from streamad.types import FloatArray, WindowSet
+
+_FEWEST_APART, _SHARE_APART = 3, 0.03
+"""So many calibration sequences that stand apart, and such a share of them, are named."""
+_MOST_NAMED = 5
 
 
 def train(
@@ -161,18 +168,24 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         terms = registry.calibration_terms(name, version)
         below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
+        calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
+        apart = _standing_apart(terms, calibrating)
         if not self.as_json:
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
             _print_result(manifest, promoted, announced, took)
             if promoted and before is not None:
-                out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
+                _print_replaced(registry, manifest, before, named=plant.settings.models is not None)
             if below_certified is not None:
                 out.print(note(below_certified))
-        calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
+            if apart:
+                out.print(note(_doubt_about(apart, len(calibrating))))
         detection = self._detection(manifest, calibrating)  # real faults first, injected ones next
         if not self.as_json:
-            _print_found(manifest, plant.settings, below_certified=below_certified is not None)
+            # Recordings that may hold faults are looked at first: more of them, or a higher rate, are no remedy then.
+            _print_found(manifest, plant.settings, says_remedy=below_certified is None and not apart)
+            if not label:
+                _print_next(manifest, promoted=promoted)
         return {
             "model": name,
             "version": version,
@@ -180,6 +193,7 @@ class _Training:
             "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
+            "standing_apart": apart,
             "detection": None if detection is None else asdict(detection),
         }
 
@@ -274,7 +288,9 @@ def _warn(data: Recordings, plant: Plant) -> None:
     if len(data.unscorable) > 5:
         err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
     if n := data.n_unlabelled:
-        err.print(notice("left out", f" {count(n, 'sequence')} without a label"))
+        n_all = n + len(data.sequences)
+        advice = "; training uses sequences labelled normal only: label the others, too" if 2 * n > n_all else ""
+        err.print(notice("left out", f" {n} of {count(n_all, 'sequence')}: without a label{advice}"))
     if kinds := unreadable_text(data.counters.dead_letters):
         err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
@@ -295,6 +311,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
 def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
+    if metrics.method == "out_of_fold":
+        calibrated += ", which estimate the false-alarm rate and certify none"
     out.print(
         wrapped(
             f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
@@ -313,24 +331,60 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str)
         )
 
 
-def _print_found(manifest: Manifest, settings: Settings, *, below_certified: bool) -> None:
+def _standing_apart(terms: FloatArray, ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the calibration sequences that score far above the others, the highest first; () if they are few."""
+    scores = scores_of(terms)
+    n_apart = separated(scores, len(scores) // 4)
+    if n_apart < max(_FEWEST_APART, _SHARE_APART * len(scores)):
+        return ()
+    return tuple(ids[place] for place in np.argsort(-scores, kind="stable")[:n_apart])
+
+
+def _doubt_about(apart: Sequence[str], n: int) -> str:
+    names = ", ".join(visible_name(name) for name in apart[:_MOST_NAMED])
+    more = f" and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
+    return (
+        f"{len(apart)} of {n} calibration sequences score far above the others: {names}{more}; if they are faults, "
+        "leave them out of the recordings and train again, because such faults are missed otherwise"
+    )
+
+
+def _print_next(manifest: Manifest, *, promoted: bool) -> None:
+    if promoted:
+        out.print("next: streamad replay RECORDINGS --labels LABELS.csv, or streamad run")
+    else:
+        out.print(f"next: streamad models promote {manifest.version} puts it into service")
+
+
+def _print_found(manifest: Manifest, settings: Settings, *, says_remedy: bool) -> None:
     """Print which share of injected faults is found at the configured false-alarm rate, and by simple kinds beside."""
-    found = found_faults(manifest.references, settings)
+    found = found_faults(manifest.references, settings, says_more=says_remedy)
     if found is not None:
-        line = found.line(below_certified=below_certified)
+        line = found.line(below_certified=not says_remedy)
         out.print(note(line) if found.is_low else wrapped(line))
     if manifest.references is not None:
         print_references({"this model": manifest.references}, names_better=found is None or not found.is_low)
 
 
-def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Fields:
-    """Return which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
+def _print_replaced(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> None:
+    """Print which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
     undo = f"streamad models rollback{f' --model {manifest.name}' if named else ''} undoes it"
+    former = None
     try:
-        figures = _figures(registry.manifest(manifest.name, before))
+        former = registry.manifest(manifest.name, before)
+        figures = _figures(former)
     except (ArtifactError, RegistryError):
         figures = "its manifest cannot be read"
-    return notice("replaces", f" {before} ({figures}; {manifest.version}: {_figures(manifest)}): {undo}")
+    out.print(notice("replaces", f" {before} ({figures}; {manifest.version}: {_figures(manifest)}): {undo}"))
+    if former is not None and _finds_fewer(former, manifest):
+        out.print(note(f"{manifest.version} finds fewer injected faults than {before} found, for sure: {undo}"))
+
+
+def _finds_fewer(former: Manifest, manifest: Manifest) -> bool:
+    """Return whether the intervals of both shares of injected faults lie apart, at the same rate."""
+    found = [None if one.references is None else one.references.found for one in (former, manifest)]
+    then, now = found
+    return then is not None and now is not None and then.rate == now.rate and now.interval[1] < then.interval[0]
 
 
 def _figures(manifest: Manifest) -> str:

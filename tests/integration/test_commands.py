@@ -135,7 +135,9 @@ def test_replay_measures_what_an_extrapolated_rate_does_to_detection(plant: CliP
     weaken_the_faults(plant, 0.1)
     trained = plant("train")
     assert trained.code == 0
-    assert "scored out of fold; now in service" in " ".join(trained.out.split())
+    assert "scored out of fold, which estimate the false-alarm rate and certify none; now in service" in " ".join(
+        trained.out.split()
+    )
     assert "scored out of fold estimate false-alarm rates from" in " ".join(trained.out.split())
     report = plant("replay --labels labels.csv --json").last_json
     (below,) = report["uncertified"].values()

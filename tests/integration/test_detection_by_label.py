@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +224,48 @@ def test_labels_of_normal_sequences_alone_print_nothing_more(plant: CliPlant) ->
 def test_sequences_without_a_label_do_not_train_and_are_counted(plant: CliPlant) -> None:
     write_day(plant, 24, {"stuck": 3}, unlabelled=4)
     outcome = plant("train normal --labels labels.csv --normal good,fair --json")
-    assert "left out 4 sequences without a label" in outcome.err
+    assert "left out 4 of 28 sequences: without a label\n" in outcome.err
     report = outcome.last_json
     assert (report["metrics"]["n_training"], report["detection"]["n_anomalous"]) == (24, 3)
+
+
+def test_faults_among_the_recordings_are_named_and_more_recordings_are_no_remedy(plant: CliPlant) -> None:
+    write_day(plant, 40, {"stuck": 5})
+    plant.write_config(model={"detector": "nearest", "options": {}, "references": ["pca"]})
+    clean = plant("train normal --labels labels.csv --normal good,fair")
+    assert "score far above the others" not in clean.out
+    assert clean.out.splitlines()[-1] == "next: streamad replay RECORDINGS --labels LABELS.csv, or streamad run"
+    outcome = plant("train normal")
+    (line,) = [line for line in outcome.out.splitlines() if "score far above the others" in line]
+    n, named = re.findall(r"^note: (\d+) of 45 calibration sequences score far above the others: (.*);", line)[0]
+    assert 5 <= int(n) < 12
+    assert set(named.partition(" and ")[0].split(", ")) == {f"r{1 + i % 2}/b-{i}" for i in range(40, 45)}
+    assert "if they are faults, leave them out of the recordings and train again" in line
+    assert "calibration sequences instead of" not in outcome.out
+    assert "finds fewer injected faults than" not in outcome.out
+
+
+def test_a_version_that_finds_clearly_fewer_faults_than_the_one_it_replaces_says_so(plant: CliPlant) -> None:
+    write_day(plant, 60, {})
+    for model in ({"detector": "nearest", "options": {}}, {"detector": "pointwise", "options": {"n_places": 2}}):
+        plant.write_config(model={**model, "references": ["pca"]})
+        outcome = plant("train normal")
+    (line,) = [line for line in outcome.out.splitlines() if "finds fewer injected faults than" in line]
+    assert line == (
+        "note: 0002 finds fewer injected faults than 0001 found, for sure: streamad models rollback undoes it"
+    )
+
+
+def test_a_version_that_is_not_promoted_says_how_it_goes_into_service(plant: CliPlant) -> None:
+    write_day(plant, 24, {})
+    outcome = plant("train normal --no-promote")
+    assert outcome.out.splitlines()[-1] == "next: streamad models promote 0001 puts it into service"
+
+
+def test_labels_that_leave_most_sequences_out_have_a_remark(plant: CliPlant) -> None:
+    write_day(plant, 12, {}, unlabelled=20)
+    outcome = plant("train normal --labels labels.csv --normal good,fair")
+    assert "left out 20 of 32 sequences: without a label; training uses sequences labelled normal only" in outcome.err
 
 
 def test_copies_of_a_normal_sequence_count_once(plant: CliPlant) -> None:

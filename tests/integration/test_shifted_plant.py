@@ -124,7 +124,7 @@ def test_with_labels_faults_alone_say_nothing(trained: CliPlant) -> None:
     assert not [line for line in notes(replayed) if "far too many" in line]
     (trained.folder / "labels.csv").write_text(f"sequence,label\n{labels.replace(',1', ',0')}")
     lines = notes(trained("replay shifted --quiet --labels labels.csv"))
-    assert any("judged normal sequences alert" in line for line in lines)
+    assert any("sequences labelled normal alert" in line for line in lines)
     assert any("or the labels are wrong" in line for line in lines)
 
 

@@ -75,7 +75,7 @@ def fit_ensemble(
             "aligned": round(scaling.aligned, 3),
             "weights": dict(zip(members.names, np.round(members.weights, 3).tolist(), strict=True)),
         },
-        remarks=(*_remarks_on_units(scaling, known.units), *_remarks(fits, len(data), len(known))),
+        remarks=(*_remarks_on_units(scaling, known), *_remarks(fits, len(data), len(known))),
         terms=members.terms,
     )
     return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
@@ -111,15 +111,14 @@ class _Members:
             self.terms = (*self.terms, *transformations, f"{network}.{VIEW_DISTANCE}")
 
 
-def _remarks_on_units(scaling: ChannelScaling, units: Sequence[str]) -> tuple[str, ...]:
-    """Return the remark on channels whose spread does not fit the others of their unit."""
-    if not scaling.alone:
-        return ()
-    named = [f"{place} ({units[place]})" for place in scaling.alone]
-    who = f"channel {named[0]} does" if len(named) == 1 else f"channels {some_of(named)} do"
-    return (
-        f"{who} not share a scale with most channels of the same unit, because the spreads lie more than "
-        f"{WIDEST_RATIO:g}-fold apart (channels count from 0): correct the unit in the config if it is wrong",
+def _remarks_on_units(scaling: ChannelScaling, data: WindowSet) -> tuple[str, ...]:
+    """Return a remark for each unit whose channels do not share one scale."""
+    names = data.channels or tuple(f"channel {place}" for place in range(data.values.shape[1]))
+    return tuple(
+        f"{' | '.join(some_of([names[place] for place in group]) for group in groups)} have the unit "
+        f"{data.units[groups[0][0]]}, but spreads more than {WIDEST_RATIO:g} times apart, so they do not share one "
+        "scale: is a unit wrong?"
+        for groups in scaling.divided
     )
 
 

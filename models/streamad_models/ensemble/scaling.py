@@ -30,13 +30,13 @@ class ChannelScaling:
     """The origin [C] and the factor [C] of ``(x - origin) * factor``.
 
     ``aligned`` is how much of a channel's variance the mean course explains, the mean over the channels, 0 to 1;
-    ``alone`` has the places of the channels that do not share a scale with most of their unit.
+    ``divided`` has, for each unit whose channels do not share one scale, the places of those that do share one.
     """
 
     origin: Vector
     factor: Vector
     aligned: float
-    alone: tuple[int, ...]
+    divided: tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def fit_channel_scaling(data: WindowSet) -> ChannelScaling:
@@ -47,19 +47,19 @@ def fit_channel_scaling(data: WindowSet) -> ChannelScaling:
     the spread of the mean course over time / (that + the spread around it).
     """
     origin, factor = (each.astype(np.float64) for each in fit_scaling(without_fills(data), "standard"))
-    spread, alone = _shared(1.0 / factor, data.units)
+    spread, divided = _shared(1.0 / factor, data.units)
     course, around = _course_and_rest((data.values - origin[:, None]) * factor[:, None], data)
     weight = course / np.maximum(course + around, 1e-12) + _LEAST_WEIGHT
     aligned = float(np.mean(course**2 / np.maximum(course**2 + around**2, 1e-12)))
-    return ChannelScaling(origin, weight / spread, aligned, alone)
+    return ChannelScaling(origin, weight / spread, aligned, divided)
 
 
-def _shared(spread: Vector, units: Sequence[str]) -> tuple[Vector, tuple[int, ...]]:
-    """Return the spreads [C] with which to divide, and the channels that are not with most of their unit.
+def _shared(spread: Vector, units: Sequence[str]) -> tuple[Vector, tuple[tuple[tuple[int, ...], ...], ...]]:
+    """Return the spreads [C] with which to divide, and for each unit of several scales the places of each.
 
     From the smallest spread of a unit on, channels up to ten times of it share one scale, then from the next one on.
     """
-    found, alone = spread.copy(), []
+    found, divided = spread.copy(), []
     for unit in dict.fromkeys(each for each in units if each):
         groups: list[list[int]] = []
         for place in sorted((place for place, each in enumerate(units) if each == unit), key=lambda at: spread[at]):
@@ -69,9 +69,9 @@ def _shared(spread: Vector, units: Sequence[str]) -> tuple[Vector, tuple[int, ..
                 groups.append([place])
         for group in groups:
             found[group] = np.sqrt((spread[group] ** 2).mean())
-        most = max(groups, key=len)
-        alone += [place for group in groups if group is not most for place in group]
-    return found, tuple(sorted(alone))
+        if len(groups) > 1:
+            divided.append(tuple(tuple(sorted(group)) for group in groups))
+    return found, tuple(divided)
 
 
 def _course_and_rest(x_NCL: npt.NDArray[np.floating], data: WindowSet) -> tuple[Vector, Vector]:

@@ -18,6 +18,7 @@ from streamad.learn.parts import check_references, detector_for, registry_of, ve
 from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
+from streamad.plugins import check_known
 from streamad.ports import BackendDetector
 from streamad.settings.learning import RoutingSettings
 
@@ -76,8 +77,9 @@ def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
 
 def check_models(plant: Plant, config: Path) -> list[Finding]:
     """Load the models that the config names, and those of further values that are in service."""
+    unknown = _failed("model.detector", partial(check_known, "detectors", plant.settings.model.detector))
     wrong = [
-        *_failed("model.options", partial(detector_for, plant)),
+        *(unknown or _failed("model.options", partial(detector_for, plant))),
         *_failed("model.references", partial(check_references, plant.settings.model)),
     ]
     if wrong:

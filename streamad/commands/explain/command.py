@@ -237,9 +237,9 @@ class _Asked:
                 "judge its recording with --recording FILE"
             )
         return (
-            f"no alert or verdict in {', '.join(findings.places)} has an id that begins with {findings.beginning}: is "
-            "it this plant's (--config)? streamad alerts tail --no-follow prints the alerts that are there; "
-            "--recording FILE judges a recording anew"
+            f"no alert or verdict in {', '.join(findings.places)} has an id that begins with {findings.beginning}: an "
+            "id that replay or score printed needs --recording FILE; streamad alerts tail --no-follow prints those of "
+            "run; another plant needs --config"
         )
 
 

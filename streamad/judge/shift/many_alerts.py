@@ -39,7 +39,7 @@ class ManyAlerts:
     @property
     def fact(self) -> str:
         """Return how many sequences alert and how many may, and what that can mean."""
-        judged = f"{self.n_judged} judged{' normal' if self.of_normal else ''} sequences"
+        judged = f"{self.n_judged} {'sequences labelled normal' if self.of_normal else 'judged sequences'}"
         many = f"{self.n_alerts} of the latest {judged} alert, since {self.since_text}"
         if self.is_over:
             many = f"{self.n_alerts} of {judged} in a row alerted from {self.since_text} on"
@@ -64,7 +64,7 @@ class ManyAlerts:
             return
         yield from (one.line for one in self.moved[:_NAMED])
         if len(self.moved) > _NAMED:
-            yield f"{len(self.moved) - _NAMED} more of the channels differ from training in level or spread"
+            yield f"further channels that differ from training in level or spread: {len(self.moved) - _NAMED}"
         if not self.moved:
             yield "no channel differs from training in level or spread: its shape or order may, see streamad explain"
 
@@ -74,7 +74,8 @@ class ManyAlerts:
             train = f"streamad train 'FOLDER/*{PurePath(path).suffix}'"
         else:
             train = f"streamad record --since {self.since_text} --out FOLDER, then streamad train FOLDER"
-        normal = f"check units and scaling, or train with FOLDER holding these and the former recordings: {train}"
+        these = "the normal ones of these" if self.of_normal else "these"
+        normal = f"check units and scaling, or train with FOLDER holding {these} and the former recordings: {train}"
         if learns:
             model = "" if self.model.name == settings.model.name else f" --model {self.model.name}"
             normal += f"; or streamad models relearn --since {self.since_text}{model}"

@@ -178,5 +178,6 @@ def check_detector(manifest: Manifest, kind: str, label: str) -> None:
     if manifest.detector.kind != kind:
         raise ArtifactError(
             f"{label}: made by detector {manifest.detector.kind!r}, the config says model.detector: {kind}: "
-            f"correct the config or {_RETRAIN}"
+            f"set model.detector: {manifest.detector.kind} to use it, put a version of {kind} into service (streamad "
+            f"models list, streamad models promote), or {_RETRAIN}"
         )

@@ -8,14 +8,17 @@ tracker process beside every worker.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple, cast
 
 _KEPT_BYTES = {1: 1_000_000, 2: 20_000}
 _LAST_OUTPUT_S = 1.0
+_PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -28,6 +31,15 @@ _THREAD_VARIABLES = (
 def environment_of(threads: int) -> dict[str, str]:
     """Return this process's environment with ``threads`` for all numeric libraries."""
     return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends, also by SIGKILL. Linux alone has that.
+
+    PR_SET_PDEATHSIG of prctl(2).
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Ended(NamedTuple):

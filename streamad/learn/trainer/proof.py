@@ -21,7 +21,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.learn.parts import detector_for
 from streamad.learn.registry.artifact import refused_backends
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend
-from streamad.learn.trainer.process import environment_of
+from streamad.learn.trainer.process import end_with_parent, environment_of
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.safe_text import one_line
@@ -67,8 +67,9 @@ def proved_in_new_process(
     errors = done.stderr.decode(errors="replace").strip()
     if errors:
         get_logger().debug("the proof wrote", model=model.name, text=errors)
+    result = done.stdout.splitlines()[-1:]  # what Python's own start prints (site, sitecustomize) comes before
     try:
-        return msgspec.json.decode(done.stdout, type=tuple[RefusedBackend, ...])
+        return msgspec.json.decode(b"".join(result), type=tuple[RefusedBackend, ...])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DetectorError(f"{what} {_ending(done.returncode, errors)}, {_RESUMES}") from error
 
@@ -86,7 +87,8 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     settings, model, folder, limit_s = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the training process
-    signal.alarm(math.ceil(limit_s + _ORPHAN_S))  # a training that was killed ends nobody
+    end_with_parent()
+    signal.alarm(math.ceil(limit_s + _ORPHAN_S))  # where no signal tells of a training that was killed
     with output:
         output.write(msgspec.json.encode(_tried(settings, model, folder)) + b"\n")
 

@@ -10,6 +10,8 @@ import numpy as np
 from streamad.errors import TrainingDataError, some_of
 from streamad.types import ChannelSpec, WindowSet
 
+_LEAST_SPAN = 1e-36
+
 
 def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], length: int) -> None:
     """Raise TrainingDataError unless ``data`` is [N, C, L] of the plant's shape, finite and with distinct ids."""
@@ -31,6 +33,20 @@ def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], leng
             "leave it out"
         )
     check_not_constant(data, channels)
+    _check_scalable(data, channels)
+
+
+def _check_scalable(data: WindowSet, channels: tuple[ChannelSpec, ...]) -> None:
+    """Raise TrainingDataError for a channel whose variation is too small for 1 / it to be a 32-bit float."""
+    valid = np.arange(data.values.shape[2]) < data.lengths[:, None]
+    spans = np.ptp(data.values.transpose(0, 2, 1)[valid], axis=0)
+    small = np.flatnonzero(spans < _LEAST_SPAN)
+    if len(small):
+        names = some_of([repr(channels[index].name) for index in small])
+        raise TrainingDataError(
+            f"the readings of {names} differ by less than {_LEAST_SPAN:g}, too little for 32-bit numbers: give them "
+            "another unit"
+        )
 
 
 def _check_ids(ids: Sequence[str]) -> None:

@@ -41,19 +41,20 @@ def score_windows(model: Scorer | FittedDetector, data: WindowSet) -> FloatArray
 
 
 def joined(*parts: WindowSet) -> WindowSet:
-    """Return the windows of all ``parts``, at least one, in this order, with the units of the first."""
-    return WindowSet(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-        tuple(name for part in parts for name in part.ids),
-        parts[0].units,
+    """Return the windows of all ``parts``, at least one, in this order, with the channels and units of the first."""
+    return replace(
+        parts[0],
+        values=np.concatenate([part.values for part in parts]),
+        lengths=np.concatenate([part.lengths for part in parts]),
+        ids=tuple(name for part in parts for name in part.ids),
     )
 
 
-def with_units(data: WindowSet, settings: Settings) -> WindowSet:
-    """Return ``data`` with the units of the plant's channels, as a detector is trained on it."""
+def with_channels(data: WindowSet, settings: Settings) -> WindowSet:
+    """Return ``data`` with the names and units of the plant's channels, as a detector is trained on it."""
+    names = tuple(channel.name for channel in settings.channel_specs)
     units = tuple(channel.unit for channel in settings.channel_specs)
-    return replace(data, units=units if any(units) else ())
+    return replace(data, units=units if any(units) else (), channels=names)
 
 
 Phase: TypeAlias = Literal["first", "calibration", "final", "proof", "comparison"]
@@ -218,7 +219,7 @@ class Fits:
 
         model = self.settings.model  # one seed for every fit: fold models then start from the final model's weights
         try:
-            training = with_units(data, self.settings)
+            training = with_channels(data, self.settings)
             return self.detector.fit(training, seed=model.seed, device=model.device, progress=emit, resume=resume)
         except OSError as error:
             if not _is_of_writing(error, resume):

@@ -20,7 +20,7 @@ from streamad.injected_faults import UNSEEN_KINDS, channel_scales, injected_wind
 from streamad.judge.calibration import calibration_sequences_for, scores_of
 from streamad.judge.evaluation import auc
 from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
-from streamad.learn.training.fits import joined, score_windows, with_units
+from streamad.learn.training.fits import joined, score_windows, with_channels
 from streamad.learn.training.found import DRAWS, Judged, Scores, quantiles
 from streamad.plugins import make_detector
 from streamad.ports import FittedDetector
@@ -184,7 +184,7 @@ class Beside:
     @classmethod
     def of(cls, settings: Settings, *parts: Part, n_presumed: int = 0) -> Beside:
         """Return the fits at the configured rate and seed, on windows with the units of the plant's channels."""
-        known = [replace(part, training=with_units(part.training, settings)) for part in parts]
+        known = [replace(part, training=with_channels(part.training, settings)) for part in parts]
         return cls(known, settings.alerts.false_alarm_rate, settings.model.seed, n_presumed)
 
     def terms_of(self, kinds: Iterable[str], trial: Trial) -> dict[str, Scored | str]:

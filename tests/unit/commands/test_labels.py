@@ -72,6 +72,19 @@ def test_two_labels_of_one_sequence_are_an_error_but_not_of_two_streams(tmp_path
     assert read(tmp_path, "stream,sequence,label\nx,a,0\ny,a,1\n").is_anomalous("y", "a") is True
 
 
+@pytest.mark.parametrize("header", ["sequence,label,label", "sequence,sequence,label", "stream,stream,sequence,label"])
+def test_a_column_that_is_there_twice_is_an_error(tmp_path: Path, header: str) -> None:
+    with pytest.raises(SourceError, match=r"has the column \w+ twice: remove or rename one"):
+        read(tmp_path, f"{header}\na,a,a,0\n")
+
+
+def test_long_labels_are_cut_in_errors(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as error:
+        read(tmp_path, f"sequence,label\na,{'w' * 100_000}\nb,\n")
+    assert len(str(error.value)) < 500
+    assert "--normal must name some of: '', wwww" in str(error.value)
+
+
 def test_several_labels_may_mean_normal(tmp_path: Path) -> None:
     labels = read(tmp_path, "sequence,label\na,good\nb,fine\nc,bad\n", "good, fine")
     assert [labels.is_anomalous("x", name) for name in "abc"] == [False, False, True]

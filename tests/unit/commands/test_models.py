@@ -395,9 +395,9 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
             assert one["found"]["rate"] == 0.2
             assert f"{one['found']['share']:.0%}" in text
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
-    assert "more than 0001 (in service)" not in text
-    assert "more than 0001 " in text
-    assert "more than 0002 (in service)" in text
+    assert "beside 0001 (in service)" not in text
+    assert "beside 0001 " in text
+    assert "beside 0002 (in service)" in text
     assert "(90 % interval)" in text
     trial = beside["champion"]
     assert f"({trial['n_injected']} injected faults, {trial['n_held_out']} normal)" in text

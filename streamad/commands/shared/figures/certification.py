@@ -65,8 +65,10 @@ class Uncertified:
         else:
             needs = (
                 f"an alert needs a score of {self.alert_score:.4g}, where the highest of the calibration is "
-                f"{self.highest_score:.4g}, and weaker faults are missed"
+                f"{self.highest_score:.4g}"
             )
+            if self.alert_score > self.highest_score:
+                needs += ", and weaker faults are missed"
         extrapolated = f"{self.configured_rate:g} is extrapolated: {needs}"
         if self.method == "out_of_fold":
             can = f"{METHODS['out_of_fold']} estimate false-alarm rates from {self.rank_rate:g} on and certify none"
@@ -134,8 +136,11 @@ class FoundFaults:
         return f"{self.fact}; {advice}" if self.is_low and advice else self.fact
 
 
-def found_faults(references: References | None, settings: Settings) -> FoundFaults | None:
-    """Return what is known; None if no faults were injected when the version was trained."""
+def found_faults(references: References | None, settings: Settings, *, says_more: bool = True) -> FoundFaults | None:
+    """Return what is known; None if no faults were injected when the version was trained.
+
+    ``says_more``: with what more calibration sequences would change.
+    """
     if references is None or references.found is None:
         return None
     found, rate = references.found, settings.alerts.false_alarm_rate
@@ -146,10 +151,13 @@ def found_faults(references: References | None, settings: Settings) -> FoundFaul
         f"{found.share:.0%} of {references.n_injected} injected faults are found at {at_rate} "
         f"(90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
     )
-    if found.with_more:
+    if says_more and found.with_more and found.share < 1.0:
         (first, share), *others = ((one.n_calibration, f"about {one.share:.0%}") for one in found.with_more)
-        fact += f"; {first} calibration sequences instead of {found.n_calibration} would find {share}"
-        fact += "".join(f", {n} {share}" for n, share in others)
+        if _useful(found):
+            fact += f"; {first} calibration sequences instead of {found.n_calibration} would find {share}"
+            fact += "".join(f", {n} {share}" for n, share in others)
+        else:
+            fact += f"; more calibration sequences than {found.n_calibration} would find hardly more"
     if not is_now:
         fact += f"; {rate:g} is configured now"
     better_kind = "" if references.better is None else f"try model.detector: {references.better.kind}"

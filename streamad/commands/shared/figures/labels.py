@@ -64,6 +64,7 @@ LabelColumnOption = Annotated[
 ]
 
 _MOST_BYTES = 1 << 28
+_LONGEST_SHOWN = 40
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Key: TypeAlias = tuple[str | None, str]
 """Stream (None: any) and sequence id; ids are unique within a stream only."""
@@ -165,13 +166,13 @@ def read_labels(
     """
     labels = _of_source(source) if where == _SOURCE else _of_csv(Path(where), *columns)
     known = sorted(set(labels.values()))
-    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    listed = ", ".join(_cut(label) or "''" for label in known[:20]) + (", ..." if len(known) > 20 else "")
     if normal is None:
         meant = _by_word(known, listed)
     else:
         named = {_plain(label) for label in normal.split(",")} if normal.strip() else set()
         if unknown := named.difference(map(_plain, known)):
-            raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
+            raise SourceError(f"no sequence has the label {_cut(min(unknown))!r}; --normal must name some of: {listed}")
         meant = {label: _plain(label) not in named for label in known}
     by_key = {key: Label(_plain(label), meant[label]) for key, label in labels.items()}
     return Labels(by_key, {} if decode is None or decode.time == "relative" else _by_start(by_key, decode))
@@ -187,10 +188,14 @@ def _by_word(known: Sequence[str], listed: str) -> dict[str, bool]:
     found = {label: means for label, means in meant.items() if means is not None}
     if unknown := [label for label in known if label not in found]:
         raise SourceError(
-            f"the label {unknown[0]!r} says neither normal nor anomalous; accepted are 0 and 1, {WORDS_TEXT}; for "
-            f"others --normal must name some of: {listed}; or '' if none of them is normal"
+            f"the label {_cut(unknown[0])!r} says neither normal nor anomalous; accepted are 0 and 1, {WORDS_TEXT}; "
+            f"for others --normal must name some of: {listed}; or '' if none of them is normal"
         )
     return found
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST_SHOWN else f"{label[:_LONGEST_SHOWN]}..."
 
 
 def _word_means(label: str) -> bool | None:
@@ -260,9 +265,12 @@ def _of_csv(path: Path, id_column: str, label_column: str) -> Mapping[_Key, str]
             header = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
-            missing = {id_column, label_column} - set(reader.fieldnames or ())
+            names = list(reader.fieldnames or ())
+            if twice := [name for name in ("stream", id_column, label_column) if names.count(name) > 1]:
+                raise SourceError(f"{path}: has the column {twice[0]} twice: remove or rename one")
+            missing = {id_column, label_column} - set(names)
             if missing:
-                there = ", ".join(reader.fieldnames or ()) or "none"
+                there = ", ".join(names) or "none"
                 raise SourceError(
                     f"{path}: no column {' and '.join(sorted(missing))} (columns: {there}): name those that it has for "
                     f"{_ID_COLUMN} with --label-id, for {_LABEL_COLUMN} with --label-column"

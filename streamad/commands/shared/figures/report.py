@@ -288,12 +288,13 @@ def better_line(name: str, record: References) -> str | None:
     return (
         f"{better.kind} finds more injected faults than {name} ({better.found.share:.0%} against {ours.share:.0%}, "
         f"difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to {100 * high:.0f}): "
-        f"compare both on your recordings with model.detector: {better.kind}"
+        f"train it beside this model and replay your recordings with both; before each of its commands write "
+        f"STREAMAD_MODEL__DETECTOR={better.kind} STREAMAD_MODEL__REGISTRY=registry-{better.kind}"
     )
 
 
 def _table(found: Mapping[str, References]) -> Table:
-    table = Table("", "found", *(f"more than {name}\n(90 % interval)" for name in found), "AUC", box=None)
+    table = Table("", "found", *(f"beside {name}\n(90 % interval)" for name in found), "AUC", box=None)
     for name, record in found.items():
         table.add_row(name, _share(record.found), *("" for _ in found), f"{record.auc:.3f}")
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
@@ -312,4 +313,10 @@ def _share(found: FoundAtRate | None) -> str:
 def _gain(one: ReferenceFigures) -> str:
     if one.gain is None or one.gain_interval is None:
         return ""
-    return f"{one.gain:+.0%} ({one.gain_interval[0]:+.0%} to {one.gain_interval[1]:+.0%})"
+    low, high = one.gain_interval
+    return f"{_signed(one.gain)} ({_signed(low)} to {_signed(high)})"
+
+
+def _signed(share: float) -> str:
+    text = f"{share:+.0%}"
+    return "0%" if text in ("+0%", "-0%") else text

@@ -219,7 +219,7 @@ def test_with_labels_the_normal_sequences_alone_tell() -> None:
     assert run.kinds == []
     run.add(10, "anomalous", SHIFTED)
     assert run.kinds == ["many_alerts"]
-    assert "10 of the latest 10 judged normal sequences alert" in run.events[0].message
+    assert "10 of the latest 10 sequences labelled normal alert" in run.events[0].message
     assert "the plant differs from its training, or the labels are wrong" in run.events[0].message
 
 
@@ -230,4 +230,4 @@ def test_more_than_five_channels_are_counted() -> None:
     run.add(20, "anomalous", [2.0 + number for number in range(8)])
     channels = [*run.watch.found["test"].channel_lines]
     assert [line.partition(":")[0] for line in channels[:5]] == ["c7", "c6", "c5", "c4", "c3"]
-    assert channels[5:] == ["3 more of the channels differ from training in level or spread"]
+    assert channels[5:] == ["further channels that differ from training in level or spread: 3"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -52,6 +55,32 @@ def test_a_version_that_a_new_process_can_use_goes_into_service(tmp_path: Path) 
     assert trained(tmp_path) == "0001"
     assert Registry(tmp_path).current(NAME) == "0001"
     assert Registry(tmp_path).manifest(NAME, "0001").version == "0001"
+
+
+def test_what_python_prints_at_its_start_is_no_result(tmp_path: Path) -> None:
+    code = "print('hello from sitecustomize', flush=True); from streamad.learn.trainer.proof import main; main()"
+    prove = partial(proved_in_new_process, command=(sys.executable, "-c", code))
+    assert trained(tmp_path, prove=prove) == "0001"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    sleeper = "from streamad.learn.trainer.process import end_with_parent as e; e(); print('on', flush=True); input()"
+    starter = f"""
+import subprocess, sys
+inner = subprocess.Popen([sys.executable, '-c', {sleeper!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+inner.stdout.readline()
+print(inner.pid, flush=True)
+input()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", starter], **pipes) as outer:  # type: ignore[call-overload]
+        inner = os.pidfd_open(int(outer.stdout.readline()))
+        outer.kill()
+        try:
+            assert select.select([inner], [], [], 60.0)[0] == [inner], "it still runs"
+        finally:
+            os.close(inner)
 
 
 def test_scores_that_depend_on_the_number_of_threads_are_refused(tmp_path: Path) -> None:

@@ -33,25 +33,27 @@ def test_units_that_are_all_different_or_not_there_share_nothing(units: tuple[st
     expected = fit_channel_scaling(plant((1.0, 3.0, 5.0)))
     found = fit_channel_scaling(plant((1.0, 3.0, 5.0), units))
     np.testing.assert_array_equal(found.factor, expected.factor)
-    assert found.alone == ()
+    assert found.divided == ()
 
 
 @pytest.mark.parametrize(
-    ("spreads", "alone"),
+    ("spreads", "groups", "named"),
     [
-        ((1.0, 1.0, 1.0, 8.0), ()),
-        ((1.0, 1.0, 1.0, 12.0), (3,)),
-        ((1.0, 90.0), (1,)),
-        ((1.0, 1.0, 80.0, 90.0, 100.0), (0, 1)),
+        ((1.0, 1.0, 1.0, 8.0), (), ""),
+        ((1.0, 1.0, 1.0, 12.0), (((0, 1, 2), (3,)),), "c0, c1, c2 | c3 have the unit L/h"),
+        ((90.0, 1.0), (((1,), (0,)),), "c1 | c0 have the unit L/h"),
+        ((1.0, 1.0, 80.0, 90.0, 100.0), (((0, 1), (2, 3, 4)),), "c0, c1 | c2, c3, c4 have the unit L/h"),
     ],
 )
 def test_channels_of_one_unit_share_a_scale_only_within_ten_times(
-    spreads: tuple[float, ...], alone: tuple[int, ...]
+    spreads: tuple[float, ...], groups: tuple[tuple[tuple[int, ...], ...], ...], named: str
 ) -> None:
     data = plant(spreads, ("L/h",) * len(spreads))
-    assert fit_channel_scaling(data).alone == alone
+    assert fit_channel_scaling(data).divided == groups
+    data = replace(data, channels=tuple(f"c{place}" for place in range(len(spreads))))
     remarks = Ensemble(SMALL).fit(data, seed=0, device="cpu").summary.remarks
-    assert any("not share a scale with most channels of the same unit" in each for each in remarks) == bool(alone)
+    found = [each for each in remarks if "more than 10 times apart, so they do not share one scale" in each]
+    assert [each.startswith(named) for each in found] == [True] * len(groups)
 
 
 def test_a_channel_that_repeats_from_run_to_run_counts_more_than_noise() -> None:
