@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.paper.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score
 from streamad.types import FloatArray, IntArray, WindowSet
-from streamad_models.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score
 from streamad_models.ensemble.model import without_fills
 from streamad_models.neutral_ad.data import fit_scaling
 

@@ -24,10 +24,8 @@ Settings = dict[str, Any]
 
 
 def _preset_of(dataset: str) -> Settings:
-    from streamad_models.neutral_ad.options import (  # noqa: PLC0415 - torch comes with it
-        PRESETS,
-        TABULAR_PRESETS,
-    )
+    from benchmarks.paper.neutral_ad_tabular.options import TABULAR_PRESETS  # noqa: PLC0415 - torch comes with it
+    from streamad_models.neutral_ad.options import PRESETS  # noqa: PLC0415
 
     return (TABULAR_PRESETS if dataset in TABULAR else PRESETS)[dataset]
 
@@ -87,14 +85,14 @@ def _deep_svdd(dataset: str) -> Settings:
 
 def _dagmm(dataset: str) -> Settings:
     """Return NeuTraL AD's encoder, but on Arrhythmia the autoencoder that was published for it."""
-    from streamad_models.baselines.presets import DAGMM_TABLES  # noqa: PLC0415 - torch comes with it
+    from benchmarks.paper.baselines.presets import DAGMM_TABLES  # noqa: PLC0415 - torch comes with it
 
     return _encoder(dataset) | dict(DAGMM_TABLES.get(dataset, {}))
 
 
 def _goad(dataset: str) -> Settings:
     """Return the settings published for a table; for sequences the published network for all but small tables."""
-    from streamad_models.baselines.presets import (  # noqa: PLC0415 - torch comes with it
+    from benchmarks.paper.baselines.presets import (  # noqa: PLC0415 - torch comes with it
         GOAD_SEQUENCES,
         GOAD_TABLES,
     )
@@ -133,8 +131,8 @@ class Method:
         return self.mended.get(dataset, self.revision)
 
 
-_ESTIMATORS = "streamad_models.baselines.estimators"
-_NETWORKS = "streamad_models.baselines.networks"
+_ESTIMATORS = "benchmarks.paper.baselines.estimators"
+_NETWORKS = "benchmarks.paper.baselines.networks"
 
 
 def _both(
@@ -147,7 +145,7 @@ METHODS: Final[dict[str, Method]] = {
     "neutral_ad": Method(
         "streamad_models.neutral_ad:NeutralAD",
         _neutral_ad,
-        "streamad_models.neutral_ad.tabular.detector:NeutralADTabular",
+        "benchmarks.paper.neutral_ad_tabular.detector:NeutralADTabular",
         trains_many=True,
     ),
     "oc_svm": _both(f"{_ESTIMATORS}.shallow:OneClassSvm", is_deterministic=True),

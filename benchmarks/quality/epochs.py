@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.models.reference import ReferenceModel
+from benchmarks.paper.baselines.networks.network import Network, NetworkDetector
 from benchmarks.paper.data.datasets import Task, class_task, read_sequences
 from benchmarks.paper.methods import make
 from benchmarks.paper.protocols import Block, normal_sets
@@ -31,7 +32,6 @@ from benchmarks.paper.results_table import Protocol
 from benchmarks.speed.training import plain_epochs
 from streamad.judge.evaluation import auc
 from streamad.ports import TrainingStep
-from streamad_models.baselines.networks.network import Network, NetworkDetector
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import PresetName

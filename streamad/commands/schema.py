@@ -17,8 +17,7 @@ def schema(
         str | None,
         typer.Argument(
             help=(
-                "alert, attribution, verdict, window, dead_letter, late, event, feedback, promotion, notice, config; "
-                "default: all."
+                "alert, attribution, verdict, window, dead_letter, late, event, feedback, notice, config; default: all."
             )
         ),
     ] = None,

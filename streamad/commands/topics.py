@@ -59,7 +59,7 @@ def create(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which topics would be created.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the missing topics: input, progress, sinks, feedback and control.
+    """Create the missing topics: input, progress, sinks and feedback.
 
     An existing topic stays as it is. The progress topic gets as many partitions as its input, outputs as many as the
     largest input. Exit code 1 if a topic could not be created.

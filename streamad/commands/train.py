@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
@@ -38,6 +37,7 @@ from streamad.commands.shared.figures.report import bad_values_text, print_refer
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
+from streamad.commands.shared.versions.service import loads_text
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import scores_of
@@ -163,9 +163,6 @@ class _Training:
                 raise KeyboardInterrupt("the same command resumes from here") from stop
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version
-        announced = ""
-        if promoted and plant.settings.learning is not None:
-            announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         terms = registry.calibration_terms(name, version)
         below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
         calibrating = calibrating_ids(windows.ids, settings_for(plant.settings, name))
@@ -173,7 +170,8 @@ class _Training:
         if not self.as_json:
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
-            _print_result(manifest, promoted, announced, took)
+            loads = f"; {loads_text(plant)}" if plant.settings.learning is not None else ""
+            _print_result(manifest, promoted, loads, took)
             if promoted and before is not None:
                 _print_replaced(registry, manifest, before, named=plant.settings.models is not None)
             if below_certified is not None:
@@ -308,7 +306,7 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str) -> None:
+def _print_result(manifest: Manifest, promoted: bool, loads: str, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     if metrics.method == "out_of_fold":
@@ -317,7 +315,7 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, took: str)
         wrapped(
             f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
             f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
-            + (f"now in service{announced}" if promoted else "not in service")
+            + (f"now in service{loads}" if promoted else "not in service")
         )
     )
     for remark in manifest.training.remarks:

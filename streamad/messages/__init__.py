@@ -22,7 +22,6 @@ __all__ = [
     "OpenSequence",
     "Origin",
     "OutputRecord",
-    "Promotion",
     "Role",
     "Running",
     "Tail",
@@ -79,9 +78,7 @@ NO_METHOD = "none"
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
 Direction = Literal["above", "below", "shape"]
-Role = Literal[
-    "alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "control", "status"
-]
+Role = Literal["alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="alert"):
@@ -391,27 +388,8 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     schema_version: Version = SCHEMA_VERSION
 
 
-class Promotion(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="promotion"):
-    """A version of a model went into service: running workers look into the registry, which decides."""
-
-    model: Annotated[str, doc("Name of the model.")]
-    version: Annotated[str, doc("The version that went into service.")]
-    created_at: CreatedAt
-    schema_version: Version = SCHEMA_VERSION
-
-
 Message: TypeAlias = (
-    Alert
-    | Attribution
-    | Verdict
-    | Window
-    | DeadLetter
-    | LateRecord
-    | Event
-    | Feedback
-    | Promotion
-    | WorkerStatus
-    | Running
+    Alert | Attribution | Verdict | Window | DeadLetter | LateRecord | Event | Feedback | WorkerStatus | Running
 )
 
 

@@ -19,7 +19,6 @@ from streamad.messages import (
     Feedback,
     LateRecord,
     Message,
-    Promotion,
     Verdict,
     Window,
     message_types,
@@ -32,8 +31,8 @@ from streamad.telemetry.logs import get_logger
 
 Start = Literal["earliest", "latest"]
 M_co = TypeVar("M_co", bound=Message, covariant=True)
-A = TypeVar("A", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, Promotion)
-B = TypeVar("B", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, Promotion)
+A = TypeVar("A", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback)
+B = TypeVar("B", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback)
 
 
 class Messages(Generic[M_co]):

@@ -69,8 +69,6 @@ class LearningSettings(ConfigSection):
     """Largest share of sequences that marks keep out of training, and of false alarms in the second challenger's."""
     feedback_trust: Literal["person", "auto"] = "person"
     """A version that false alarms have changed waits for a person, or is promoted by the rule (auto)."""
-    control: Url | None = None
-    """Topic that announces promotions to running workers; null: they read the registry every second."""
     schedule: str | None = "0 3 * * *"
     """Cron expression (UTC) of retraining; null: none."""
     after_inliers: int | None = Field(default=None, ge=10)

@@ -32,7 +32,7 @@ _NO_PROTOCOL = re.compile("[^a-z]")
 
 def place_key(role: Role) -> str:
     """Return the key of the config with the URL of ``role``."""
-    return f"learning.{role}" if role in ("feedback", "control") else f"sinks.{role}"
+    return "learning.feedback" if role == "feedback" else f"sinks.{role}"
 
 
 def file_of(url: str, base_dir: Path) -> Path | None:

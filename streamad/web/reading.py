@@ -14,8 +14,8 @@ import msgspec
 
 from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import OutputError, StreamadError
-from streamad.learn.feedback.exchange import exchange_urls, subscription_to
 from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.messages import (
     Alert,
     Attribution,
@@ -78,7 +78,7 @@ class Reading:
 
     def _is_kept(self, role: Role) -> bool:
         if role == "feedback":
-            return "feedback" in exchange_urls(self._plant.settings)
+            return feedback_url(self._plant.settings) is not None
         return place_of(self._plant, role) is not None
 
     @property
@@ -156,7 +156,7 @@ class Reading:
 
     def _subscription(self, role: Role) -> Subscription:
         if role == "feedback":
-            return subscription_to(self._plant, "feedback", group=self._group, start="earliest")
+            return feedback_subscription(self._plant, group=self._group, start="earliest")
         wanted = {"group": self._group, "start": "earliest"}
         return subscription_of(self._plant, role, wanted, is_patient=True)
 

@@ -57,12 +57,6 @@ def write_npz(folder: Path) -> str:
     return "a.npz"
 
 
-def write_ts(folder: Path) -> str:
-    cases = [":".join([",".join(f"{i}.{t}" for t in range(300 + i))] * 2) + f":c{i % 2}" for i in range(12)]
-    (folder / "a_TRAIN.ts").write_text("\n".join(["@dimensions 2", "@classLabel true c0 c1", "@data", *cases]))
-    return "a_TRAIN.ts"
-
-
 def write_folder(folder: Path) -> str:
     (folder / "mixed").mkdir()
     for write in (write_csv, write_jsonl, write_npz):
@@ -72,7 +66,7 @@ def write_folder(folder: Path) -> str:
     return "mixed"
 
 
-WRITERS = [write_jsonl, write_gz, write_csv, write_parquet, write_npz, write_ts, write_folder]
+WRITERS = [write_jsonl, write_gz, write_csv, write_parquet, write_npz, write_folder]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from streamad.judge.calibration import score_of
 from streamad.testing import ListSource
@@ -39,7 +40,8 @@ class Timeline:
         }
 
 
-async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
+async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.learn.registry.hot_swap._POLL_S", 0.01)  # else it lasts a second for each swap
     plant = LearningPlant(tmp_path, run={"batch_windows": 16, "commit_interval": "1ms", "batch_wait": "1ms"})
     plant.train(0)
     challengers = [plant.train(seed, promote=False) for seed in range(1, SWAPS + 1)]
@@ -66,7 +68,6 @@ async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
 
                 await until(has_swapped)  # one that the next promotion overtakes would never be in service
                 plant.promote(challengers[number * SWAPS // SEQUENCES])
-                run.learning.wake()
 
             def has_room(fed: int = number + AT_ONCE) -> bool:
                 look()

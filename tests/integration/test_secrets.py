@@ -46,7 +46,7 @@ def test_a_config_with_secrets_in_its_urls_is_refused_without_showing_them(plant
         source={"url": url},
         model={"recordings": f"kafka:kim:{SECRET}@broker:9092/batches", "registry": "registry"},
         sinks={"alerts": f"kafka://broker:9092/alerts?sasl_password={SECRET}", "events": f"https://h/?token={SECRET}"},
-        learning={"store": f"s3://kim:{SECRET}@bucket/store", "feedback": f"x://h/p?api_key={SECRET}", "control": url},
+        learning={"store": f"s3://kim:{SECRET}@bucket/store", "feedback": f"x://h/p?api_key={SECRET}"},
     )
     outcome = plant(command)
     assert outcome.code == 2, outcome.err

@@ -24,7 +24,6 @@ from streamad.messages import (
     NearestSequence,
     OpenSequence,
     Origin,
-    Promotion,
     Running,
     TermShare,
     Verdict,
@@ -119,7 +118,6 @@ MESSAGES: list[Message] = [
     ),
     Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
     Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
-    Promotion(model="m", version="0007", created_at=T1),
     WorkerStatus(
         instance="line-1",
         started_at=T1,

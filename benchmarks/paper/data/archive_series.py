@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.paper.data.ts_file import ts_cases
 from streamad.errors import SourceError
 from streamad.types import FloatArray
 from streamad_connectors.files.formats.reading import READ_FAILURES
-from streamad_connectors.files.formats.ts import ts_cases
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 """The content of an NPZ file."""
@@ -56,15 +56,10 @@ def _by_number(label: str) -> tuple[float, str]:
 
 
 def _read_ts(path: Path) -> Labelled:
-    cases: Labelled = []
     try:
-        for values, label in ts_cases(path):
-            if label is None:
-                raise SourceError(f"{path}: has no class labels; is it the archive's file?")
-            cases.append((_without_padding(values), label))
+        return [(_without_padding(values), label) for values, label in ts_cases(path)]
     except READ_FAILURES as error:
         raise SourceError(f"cannot read {path}: {error}") from error
-    return cases
 
 
 def _without_padding(values_Cn: FloatArray) -> FloatArray:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from benchmarks.models.reference import SeparateMasks
 from benchmarks.paper.data.datasets import Recordings, Task, class_task
+from benchmarks.paper.neutral_ad_tabular.detector import NeutralADTabular
+from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.options import NeutralADTabularOptions
-from streamad_models.neutral_ad.tabular.detector import NeutralADTabular
 from streamad_models.torchscript import score_in_chunks
 
 SEED: Final = 0

@@ -20,9 +20,8 @@ _ENDINGS: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".npz": "npz",
-    ".ts": "ts",
 }
-_PACKABLE = ("jsonl", "records", "csv", "ts")
+_PACKABLE = ("jsonl", "records", "csv")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Files as sources (JSON lines, raw records, CSV, Parquet, NPZ, UEA .ts), as sinks and as feeds.
+"""Files as sources (JSON lines, raw records, CSV, Parquet, NPZ), as sinks and as feeds.
 
 The URL names a file, a folder or a glob pattern; every file is one partition, or all are one together.
 """
@@ -31,7 +31,7 @@ from streamad_connectors.files.cursors import (
 from streamad_connectors.files.file_ids import check_file_ids, with_file_id
 from streamad_connectors.files.finding import FoundFile, find_files, joined_name
 from streamad_connectors.files.follow.source import Following
-from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
+from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
 from streamad_connectors.files.formats.reading import (
     READ_FAILURES,
@@ -51,9 +51,8 @@ _READERS: dict[FileFormat, Reader] = {
     "csv": csv_rows.read_csv,
     "parquet": parquet_rows.read_parquet,
     "npz": npz.read_npz,
-    "ts": ts.read_ts,
 }
-_LABELS = {"npz": npz.npz_labels, "ts": ts.ts_labels}
+_LABELS = {"npz": npz.npz_labels}
 
 
 class FileSource:
@@ -61,7 +60,7 @@ class FileSource:
 
     Separate files are partitions, in the order of their paths, each named by its path below the plant's folder, else by
     its absolute path. Joined ones are one partition, named as the URL's path is (see ``joined``). Offsets in a file
-    count bytes (jsonl), the topic's offsets (records), rows (csv, parquet) or chunks (npz, ts). Files may grow between
+    count bytes (jsonl), the topic's offsets (records), rows (csv, parquet) or chunks (npz). Files may grow between
     two runs.
     """
 

@@ -17,7 +17,6 @@ Scaling = Literal["standard", "range", "quantiles", "none"]
 
 MIN_LENGTH = 2  # the reflection of one step needs a second one
 MIN_SEQUENCES = 8  # a quarter of them is a batch of two
-MIN_ATTRIBUTES = 2
 AUTO_VALIDATION_FROM = 200
 OUTER_QUANTILES = (0.01, 0.99)
 QUANTILE_SPAN = 4.0  # as wide as standard scaling makes a channel: with 1, deep encoders do not leave the start
@@ -30,15 +29,6 @@ def check_training_data(data: WindowSet) -> None:
     constant = data.constant_channels()
     if len(constant):
         raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
-
-
-def check_training_rows(data: WindowSet) -> None:
-    """Raise TrainingDataError unless the rows [N, D, 1] can give a model; an attribute may be constant."""
-    check_windows(data, MIN_SEQUENCES)
-    if data.values.shape[2] != 1:
-        raise TrainingDataError(f"windows of length {data.values.shape[2]}: a table's rows are windows of one sample")
-    if data.values.shape[1] < MIN_ATTRIBUTES:
-        raise TrainingDataError("rows of one attribute: networks without bias see its sign alone, give at least 2")
 
 
 def check_length(length: int, at_least: int, who: str) -> None:

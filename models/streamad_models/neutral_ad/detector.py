@@ -16,8 +16,7 @@ from streamad_models.neutral_ad.options import NeutralADOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from streamad_models.fitted import FittedModule
-    from streamad_models.neutral_ad.model import NeutralADModel
-    from streamad_models.neutral_ad.training import TrainableModel
+    from streamad_models.neutral_ad.model import NeutralADModel, ScaledModel
 
 OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
 
@@ -26,7 +25,7 @@ class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
     """Training by the contrastive loss, whatever the networks are made of."""
 
     @abstractmethod
-    def untrained(self, data: WindowSet, seed: int) -> TrainableModel:
+    def untrained(self, data: WindowSet, seed: int) -> ScaledModel:
         """Return the untrained model for ``data``. Raises TrainingDataError if the data cannot give a model."""
 
     def fit(

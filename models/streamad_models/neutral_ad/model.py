@@ -36,6 +36,14 @@ class ScaledModel(nn.Module):
         self.register_buffer("mean_C", torch.zeros(n_channels))
         self.register_buffer("scale_C", torch.ones(n_channels))
 
+    def view_bytes(self) -> int:
+        """Return the bytes of the widest array of one window's views in training; 0 if no batch may be divided."""
+        raise NotImplementedError
+
+    def resolved_options(self) -> dict[str, int]:
+        """Return the values of the options that may be "auto"."""
+        raise NotImplementedError
+
 
 class NeutralADModel(ScaledModel):
     """Maps windows to terms; pure per window, deterministic, scriptable.
@@ -84,6 +92,10 @@ class NeutralADModel(ScaledModel):
         x_LBC = (windows_BCL.permute(2, 0, 1) - self.mean_C) * self.scale_C
         x_LBC = torch.clamp(x_LBC, -self.largest_input, self.largest_input)
         return x_LBC.masked_fill(self.steps_L11 >= lengths_B[None, :, None], 0.0)
+
+    def view_bytes(self) -> int:
+        """Return the bytes of the widest array of one window's views in training."""
+        return 4 * (self.n_terms + 1) * self.window_length * max(self.n_channels, self.encoder.base_width)
 
     def resolved_options(self) -> dict[str, int]:
         """Return the values of the options that may be "auto"."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,14 +18,11 @@ from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import Scaling, fit_scaling, split_validation
-from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.model import ScaledModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
 from streamad_models.neutral_ad.stopping import Reason, remarks_on_stop, stop_reason
-from streamad_models.neutral_ad.tabular.model import TabularModel
 from streamad_models.torchscript import resolve_device
-
-TrainableModel: TypeAlias = NeutralADModel | TabularModel
 
 SAVE_EVERY_S = 5.0
 _EVALUATION_BATCH = 64
@@ -38,7 +35,7 @@ class ModelTraining:
     """One training run: model, optimizer, order of the data, and the best epoch so far."""
 
     def __init__(
-        self, model: TrainableModel, data: WindowSet, options: TrainingOptions, seed: int, device: torch.device
+        self, model: ScaledModel, data: WindowSet, options: TrainingOptions, seed: int, device: torch.device
     ) -> None:
         training, watched = split_validation(data, options.validation, seed)
         self.options = options
@@ -137,22 +134,20 @@ class ModelTraining:
         self.best_model, self.best_epoch, self.best_loss = snapshot.best_model, snapshot.best_epoch, snapshot.best_loss
 
 
-def piece_size(model: TrainableModel, batch_size: int, device: torch.device) -> int:
+def piece_size(model: ScaledModel, batch_size: int, device: torch.device) -> int:
     """Return how many windows of a batch are computed at once.
 
-    The widest array of their views then fits a core's cache, or a small share of a GPU's memory. A table's batch is not
-    divided: its rows are small, and batch norm needs the whole batch.
+    The widest array of their views then fits a core's cache, or a small share of a GPU's memory.
     """
-    if isinstance(model, TabularModel):
+    window_bytes = model.view_bytes()
+    if not window_bytes:
         return batch_size
-    width = max(model.n_channels, model.encoder.base_width)
-    window_bytes = 4 * (model.n_terms + 1) * model.window_length * width
     limit = _PIECE_BYTES_CPU if device.type == "cpu" else _PIECE_BYTES_CUDA
     return max(limit // window_bytes, 1)
 
 
 def fit_model(
-    model: TrainableModel,
+    model: ScaledModel,
     data: WindowSet,
     options: TrainingOptions,
     *,
@@ -190,7 +185,7 @@ def remarks_on(loss: float) -> tuple[str, ...]:
     return (f"{text} separates any windows: train for more epochs, or set the option transformation to residual",)
 
 
-def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size: int, seed: int) -> dict[str, object]:
+def summary_settings(model: ScaledModel, options: TrainingOptions, batch_size: int, seed: int) -> dict[str, object]:
     """Return the settings with every "auto" resolved."""
     chosen = {**model.resolved_options(), "batch_size": batch_size, "seed": seed, "torch": torch.__version__}
     return {**options.model_dump(mode="json"), **chosen}

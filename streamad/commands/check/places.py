@@ -1,4 +1,4 @@
-"""Checks that sinks, feedback, control and checkpoint can be written; nothing is left behind."""
+"""Checks that sinks, feedback and checkpoint can be written; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamad.commands.check.findings import Finding, failed, failure, ok, warni
 from streamad.commands.shared.console import count
 from streamad.commands.shared.plants import misplaced
 from streamad.errors import CheckpointError, StreamadError
-from streamad.learn.feedback.exchange import check_exchange, exchange_urls
+from streamad.learn.feedback.place import check_feedback, feedback_url
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
@@ -31,7 +31,9 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
     Roles in ``broken`` get no "ok": ``check_topics`` reports them.
     """
     findings: list[Finding] = []
-    places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
+    places = sink_urls(plant.settings)
+    if (feedback := feedback_url(plant.settings)) is not None:
+        places["feedback"] = feedback
     conflicts = {problem.path: problem for problem in misplaced(plant)}
     for role, url in places.items():
         check = place_key(role)
@@ -45,7 +47,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
             continue
         path = file_of(url, plant.base_dir)
         if path is not None:
-            findings.append(_file(plant, role, path))
+            findings.append(_file(role, path))
         elif role not in broken:
             findings.append(ok(check, url))
     return findings + _status(plant) + misplaced_folder(plant, "model.registry")
@@ -73,19 +75,17 @@ def _status(plant: Plant) -> list[Finding]:
 
 def _try(plant: Plant, role: Role, url: str) -> None:
     """Open the sink of ``role`` and close it again. Raises StreamadError."""
-    if role in exchange_urls(plant.settings):
-        check_exchange(plant, role)
+    if role == "feedback":
+        check_feedback(plant)
         return
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
     sink = connect_sink(url, options, plant.context, place_key(role))
     asyncio.run(sink.close())
 
 
-def _file(plant: Plant, role: Role, path: Path) -> Finding:
-    """Check the file of ``role``: what others write, feedback and control, must be a regular one."""
+def _file(role: Role, path: Path) -> Finding:
+    """Check the file of ``role``."""
     check = place_key(role)
-    if role in exchange_urls(plant.settings) and is_other_kind(path):
-        return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
     try:
         return (_followed_file if role == "feedback" else _writable_file)(check, path)
     except OSError as error:  # a name that is too long, a folder without permission
@@ -103,7 +103,9 @@ def _writable_file(check: str, path: Path) -> Finding:
 
 
 def _followed_file(check: str, path: Path) -> Finding:
-    """Check that a feedback file can be read, and the position be stored beside it."""
+    """Check that a feedback file is a regular one that can be read, and that the position can be stored beside it."""
+    if is_other_kind(path):
+        return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
     if path.is_dir():
         return failed(check, f"{path} is a folder", "name a file in it")
     if path.exists() and not os.access(path, os.R_OK):

@@ -94,7 +94,7 @@ def read_raw(
     options = {**options, **sample.options}
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
-        raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet, NPZ or .ts")
+        raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet or NPZ")
     if not sample.native and _has_decimal_commas(sample) and "decimal=" not in url:
         try:
             again = run_async(_read(_source(url, {**options, "decimal": ","}, context)))

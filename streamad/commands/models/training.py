@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
@@ -22,6 +21,7 @@ from streamad.commands.shared.console import (
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
+from streamad.commands.shared.versions.service import loads_text
 from streamad.commands.shared.versions.training import progress_text, relearn_request
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of
@@ -34,7 +34,6 @@ from streamad.learn.trainer.requests import (
     post_request,
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
-from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.system.tasks import wait_for_either
 from streamad.types import from_us
@@ -105,33 +104,29 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
             raise typer.Exit(_INTERRUPTED_CODE)
         raise _TrainingError(result.error)
     if result.promoted and result.version is not None:
-        announced = announce_promotion(plant, ModelRef(model, result.version))
         if not as_json:
-            out.print(f"model {model} {result.version}: {result.reason}; {announced}")
+            out.print(f"model {model} {result.version}: {result.reason}; {loads_text(plant)}")
     elif result.version is None:
         raise _TrainingError(f"model {model}: {result.reason}")
     elif not as_json:
         out.print(f"model {model} {result.version}: {result.reason}")
         out.print(f"to promote it anyway: streamad models promote {result.version}")
-    _end_with_marks(plant, result, as_json=as_json)
+    if not as_json:
+        _end_with_marks(plant, result)
 
 
-def _end_with_marks(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> None:
-    """Print what operators' marks have done in the training, and announce a version that they have promoted."""
-    second, model = result.second, result.model
-    if result.n_capped and not as_json:
+def _end_with_marks(plant: Plant, result: TrainingOutcome) -> None:
+    """Print what operators' marks have done in the training."""
+    if result.n_capped:
         err.print(note(result.capped))
+    second = result.second
     if second is None:
         return
-    announced = ""
-    if second.promoted and second.version is not None:
-        announced = f"; {announce_promotion(plant, ModelRef(model, second.version))}"
-    if not as_json:
-        made = second.version or "(no version)"
-        first, *more = f"{second.reason}{announced}".split("; ")
-        out.print(f"model {model} {made}, with operators' marks: {first}")
-        for part in more:
-            out.print(f"  {part}")
+    loads = f"; {loads_text(plant)}" if second.promoted else ""
+    first, *more = f"{second.reason}{loads}".split("; ")
+    out.print(f"model {result.model} {second.version or '(no version)'}, with operators' marks: {first}")
+    for part in more:
+        out.print(f"  {part}")
 
 
 class _TrainingError(StreamadError):

@@ -12,7 +12,7 @@ from streamad.commands.shared.outputs import Former, is_there, place_of, stored
 from streamad.commands.shared.stored import known_models, open_store, stored_models
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.learn.feedback.exchange import exchange_urls, subscription_to
+from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.messages import Alert, Attribution, Event, Feedback, ModelRef, Role, Verdict, Window
@@ -214,8 +214,8 @@ async def _marks(plant: Plant, found: Gathered) -> None:
             latest[name] = at, judgement
 
     try:
-        if "feedback" in exchange_urls(plant.settings):
-            subscription = subscription_to(plant, "feedback", start="earliest")
+        if feedback_url(plant.settings) is not None:
+            subscription = feedback_subscription(plant, start="earliest")
             if isinstance(subscription, EndingSubscription):
                 subscription.end_with_present()
                 async with Messages[Feedback](subscription, (Feedback,)) as messages:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamad.errors import ConfigError, Problem, StreamadError, UsageError
-from streamad.learn.feedback.exchange import check_exchange, exchange_urls
-from streamad.messages import Role
+from streamad.learn.feedback.place import check_feedback, feedback_url
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for, status_sink
 from streamad.settings.places import Places, folders_of, held_files, place_key
@@ -73,8 +72,8 @@ def check_parts(plant: Plant) -> list[Problem]:
     parts["sinks.status"] = partial(status_sink, plant)
     if settings.learning is not None:
         parts["learning.store"] = lambda: store_for(plant)
-    for role in exchange_urls(settings):
-        parts[place_key(role)] = partial(check_exchange, plant, role)
+    if feedback_url(settings) is not None:
+        parts[place_key("feedback")] = partial(check_feedback, plant)
     problems: list[Problem] = []
     for where, make in parts.items():
         try:
@@ -86,22 +85,16 @@ def check_parts(plant: Plant) -> list[Problem]:
     return problems + misplaced(plant)
 
 
-def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
-    """Return the outputs, feedback, control and folders whose place is also another's, an input's or the config's.
-
-    ``role``: only whether its place is one of them.
-    """
-    found = _places(plant, role).problems()
-    return found if role is None else [problem for problem in found if problem.path == place_key(role)]
+def misplaced(plant: Plant) -> list[Problem]:
+    """Return the outputs, feedback and folders whose place is also another's, an input's or the config's."""
+    return _places(plant).problems()
 
 
-def _places(plant: Plant, last: Role | None = None) -> Places:
-    """Return the places of ``plant``; a conflict of two is reported at the later one, so at ``last``."""
+def _places(plant: Plant) -> Places:
     settings = plant.settings
-    places = {**sink_urls(settings), **exchange_urls(settings)}
-    if last is not None and last in places:
-        places[last] = places.pop(last)
-    by_key = {place_key(one): url for one, url in places.items()}
+    by_key = {place_key(role): url for role, url in sink_urls(settings).items()}
+    if (feedback := feedback_url(settings)) is not None:
+        by_key[place_key("feedback")] = feedback
     if settings.notify.undelivered is not None:
         by_key["notify.undelivered"] = settings.notify.undelivered
     return Places(
@@ -114,9 +107,9 @@ def _places(plant: Plant, last: Role | None = None) -> Places:
     )
 
 
-def check_place(plant: Plant, role: Role) -> None:
-    """Raise ConfigError if the place of ``role`` is one that ``streamad run`` refuses: nothing may be written there."""
-    if problems := misplaced(plant, role):
+def check_feedback_place(plant: Plant) -> None:
+    """Raise ConfigError if the place of feedback is one that ``streamad run`` refuses: nothing may be written there."""
+    if problems := [problem for problem in misplaced(plant) if problem.path == place_key("feedback")]:
         raise ConfigError(located(problems), source=str(plant.config))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from streamad.learn.feedback.exchange import exchange_sinks
+from streamad.learn.feedback.place import feedback_sink
 from streamad.plant import Plant
 from streamad.ports import TopicFinding, Topics, TransactionalSource
 from streamad.runtime.wiring import sinks_for, source_for, status_sink
@@ -23,7 +23,7 @@ async def topics_of(plant: Plant) -> AsyncIterator[Topics | None]:
         if not isinstance(source, TransactionalSource):
             yield None
             return
-        sinks = {**sinks_for(plant), **exchange_sinks(plant), **status_sink(plant)}
+        sinks = {**sinks_for(plant), **feedback_sink(plant), **status_sink(plant)}
         for sink in sinks.values():
             stack.push_async_callback(sink.close)
         topics = source.topics(sinks)

@@ -1,1 +1,1 @@
-"""Feedback of operators, and control messages between workers."""
+"""Feedback of operators."""

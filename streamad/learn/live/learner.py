@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.errors import StoreError, StreamadError
@@ -55,7 +54,7 @@ class Learner:
 
     Pass it every committed sequence (``judged``), run it beside the pipeline (``run``), then ``close`` it. Each
     sequence is offered to ``store`` at most once, after its commit, and is durable there after ``flush_interval``.
-    Learners that share ``turns`` train one at a time; ``on_promoted`` is called with each promoted version.
+    Learners that share ``turns`` train one at a time.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Learner:
         emit: Emit,
         counters: LearningCounters,
         turns: asyncio.Semaphore,
-        on_promoted: Callable[[ModelRef], None],
     ) -> None:
         settings, clock = plant.settings, plant.clock
         assert settings.learning is not None
@@ -79,7 +77,6 @@ class Learner:
         self._stop_timeout_us = settings.run.stop_timeout
         self._clock = clock
         self._emit = emit
-        self._on_promoted = on_promoted
         relearn = "streamad models relearn" + ("" if self.name == settings.model.name else f" --model {self.name}")
         self._plant = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
         self._keeper = Keeper(store, settings.learning, clock, self._plant, self._champion)
@@ -93,7 +90,7 @@ class Learner:
             thread=self._thread,
             emit=emit,
             counters=self.counters,
-            on_promoted=self._promoted,
+            on_promoted=self._watch.wake,
             turns=turns,
         )
         self._inbox: deque[Item] = deque()
@@ -125,10 +122,6 @@ class Learner:
         self._inbox.append(ToKeep(sequence.verdict, sequence.window, self._champion(), self._clock.now_us()))
         if len(self._inbox) >= _SHARD_SEQUENCES:
             self._woken.set()
-
-    def wake(self) -> None:
-        """Poll the registry at once."""
-        self._watch.wake()
 
     async def mark(self, mark: Mark) -> None:
         """Store an operator's mark; returns once it is durable. Raises StoreError."""
@@ -285,10 +278,6 @@ class Learner:
             alert_share=self._plant.alert_share,
         )
         await self._trainings.start_due(need, lambda: self._work([], flush=True))  # the trainer reads what is stored
-
-    def _promoted(self, model: ModelRef) -> None:
-        self.wake()
-        self._on_promoted(model)
 
     def _on_swap(self, swap: Swap) -> None:
         self.counters.swaps += 1

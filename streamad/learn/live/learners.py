@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from streamad.errors import StoreError, StreamadError
 from streamad.judge.judging import JudgedSequence
@@ -13,7 +13,6 @@ from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark
-from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.safe_text import described
 from streamad.system.tasks import Backoff
@@ -33,22 +32,14 @@ class Learners:
 
     One learner trains at a time. A learner that fails unexpectedly emits an event and starts again after 10 s, 20 s,
     ... an hour (10 s again after ten minutes without a failure); scoring goes on. ``counters`` gets one entry for each
-    model, ``on_promoted`` is called with each promoted version. Use it inside one running event loop.
+    model. Use it inside one running event loop.
     """
 
-    def __init__(
-        self,
-        plant: Plant,
-        emit: Emit,
-        counters: dict[str, LearningCounters],
-        *,
-        on_promoted: Callable[[ModelRef], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, plant: Plant, emit: Emit, counters: dict[str, LearningCounters]) -> None:
         self._plant = plant
         self._clock = plant.clock
         self._emit = emit
         self._counters = counters
-        self._on_promoted = on_promoted
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, Learner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -67,7 +58,6 @@ class Learners:
             emit=self._emit,
             counters=self._counters.setdefault(name, LearningCounters()),
             turns=self._turns,
-            on_promoted=self._on_promoted,
         )
         self._learners[name] = learner
         self._tasks[name] = asyncio.create_task(self._follow(name, learner))
@@ -86,11 +76,6 @@ class Learners:
     async def wait_until_trained(self) -> None:
         """Return once ``Learner.wait_until_trained`` has returned for each model."""
         await asyncio.gather(*(learner.wait_until_trained() for learner in self._learners.values()))
-
-    def wake(self) -> None:
-        """Poll the registry at once."""
-        for learner in self._learners.values():
-            learner.wake()
 
     async def mark(self, mark: Mark, model: str | None = None) -> None:
         """Store an operator's mark with ``model``, or with each model of the plant if none or an unknown one is named.

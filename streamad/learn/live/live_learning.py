@@ -1,4 +1,4 @@
-"""The models of a run and their live learning: learners, operators' feedback, announced promotions."""
+"""The models of a run and their live learning: learners, and operators' feedback."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
-from streamad.learn.feedback.control import Announcer, ControlReader
-from streamad.learn.feedback.exchange import Unread
-from streamad.learn.feedback.feedback import FeedbackReader
+from streamad.learn.feedback.reader import FeedbackReader, Unread
 from streamad.learn.live.learners import Learners
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.backends import emit_refused
@@ -79,18 +77,16 @@ def _in_service(
 class LiveLearning(Learners):
     """The models of ``streamad run``, which learn as ``learning`` in the config says.
 
-    Learners keep what was judged and train; operators' marks reach the stores; a promotion is announced to other
-    workers. ``counters`` has an entry for each model.
+    Learners keep what was judged and train; operators' marks reach the stores. ``counters`` has an entry for each
+    model.
     """
 
     def __init__(self, plant: Plant, events: EventLog) -> None:
         self.counters: dict[str, LearningCounters] = {}
         self._events = events
-        self._announcer = Announcer(plant, events.emit)
-        super().__init__(plant, events.emit, self.counters, on_promoted=self._announcer.announce)
+        super().__init__(plant, events.emit, self.counters)
         self._feedback = FeedbackReader(plant, self._take_feedback, events.emit)
-        self._readers = (self._feedback, ControlReader(plant, self.wake, events.emit))
-        self._reading: list[asyncio.Task[None]] = []
+        self._reading: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self.unread: Unread | None = None
         """The feedback that the end of the input left unread, after ``close``."""
@@ -103,7 +99,7 @@ class LiveLearning(Learners):
         except BaseException:
             await self.close(wait=False)
             raise
-        self._reading = [asyncio.create_task(reader.run()) for reader in self._readers]
+        self._reading = asyncio.create_task(self._feedback.run())
         return batchers
 
     @property
@@ -128,16 +124,15 @@ class LiveLearning(Learners):
         """
         if wait and not self._stopped.is_set():
             await self._read_present()
-        for reader in self._readers:
-            await reader.close()
-        for error in await asyncio.gather(*self._reading, return_exceptions=True):
+        await self._feedback.close()
+        if self._reading is not None:
+            (error,) = await asyncio.gather(self._reading, return_exceptions=True)
             if isinstance(error, BaseException) and not isinstance(
                 error, asyncio.CancelledError
             ):  # what was judged must be stored all the same
-                message = f"a reader of feedback or control has ended: {described(error)}"
+                message = f"the reader of feedback has ended: {described(error)}"
                 self._events.emit("learning_failed", message, level="error")
         await super().close(wait=wait)
-        await self._announcer.close()
 
     async def _read_present(self) -> None:
         left = self.unread = await self._feedback.read_present(

@@ -73,7 +73,7 @@ class StoreCounts(Protocol):
 class Trainings:
     """Trains the model ``name`` when it is due, requested, or was interrupted; one training at a time.
 
-    ``counters`` count them; ``on_promoted`` is called with the promoted version. Files and ``stored`` are read in
+    ``counters`` count them; ``on_promoted`` is called after a promotion. Files and ``stored`` are read in
     ``thread``; models that share ``turns`` train one after the other.
     """
 
@@ -87,7 +87,7 @@ class Trainings:
         thread: Executor,
         emit: Emit,
         counters: LearningCounters,
-        on_promoted: Callable[[ModelRef], None],
+        on_promoted: Callable[[], None],
         turns: asyncio.Semaphore | None = None,
     ) -> None:
         settings = plant.settings
@@ -186,8 +186,8 @@ class Trainings:
             figures=result.figures,
             level="info" if result.promoted else "warning",
         )
-        if result.promoted and model is not None:
-            self._on_promoted(model)
+        if result.promoted:
+            self._on_promoted()
         self._ended_with_marks(result)
 
     def _ended_with_marks(self, result: TrainingOutcome) -> None:
@@ -203,8 +203,8 @@ class Trainings:
         self._counters.promotions += second.promoted
         level: Level = "info" if second.promoted else "warning"
         self._emit(kind, text, model=model, figures=second.figures, level=level)
-        if second.promoted and model is not None:
-            self._on_promoted(model)
+        if second.promoted:
+            self._on_promoted()
 
     async def watch(self) -> None:
         """Read the progress of a training once a second, until cancelled."""

@@ -1,9 +1,8 @@
-"""Feedback and promotions over real topics: made as they should be, heard once by a group, and by every worker."""
+"""Feedback over real topics: made as they should be, heard once by a group; a running monitor applies it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import time
@@ -21,10 +20,9 @@ from typer.testing import CliRunner
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import OutputError, StoreError
-from streamad.learn.feedback.control import ControlReader, announce
-from streamad.learn.feedback.exchange import Unread
-from streamad.learn.feedback.feedback import FeedbackReader, send_feedback
-from streamad.messages import Feedback, ModelRef
+from streamad.learn.feedback.place import send_feedback
+from streamad.learn.feedback.reader import FeedbackReader, Unread
+from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -39,17 +37,17 @@ WAIT_S = 30
 
 
 class Place:
-    """A plant with feedback and control topics, all names unique."""
+    """A plant with a topic of feedback, all names unique."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.name = unique_name("plant")
-        self.feedback, self.control = f"{self.name}.feedback", f"{self.name}.control"
+        self.feedback = f"{self.name}.feedback"
         self.settings = Settings(
             name=self.name,
             channels=[{"name": "temp"}],  # type: ignore[arg-type]  # as a config says it
             source={"url": f"kafka://{bootstrap}/{self.name}.in"},  # type: ignore[arg-type]
-            learning={"feedback": f"kafka:///{self.feedback}", "control": f"kafka:///{self.control}"},  # type: ignore[arg-type]
+            learning={"feedback": f"kafka:///{self.feedback}"},  # type: ignore[arg-type]
         )
         self.plant = Plant(self.settings, Path(), SystemClock())
 
@@ -61,12 +59,12 @@ class Place:
 @pytest.fixture
 async def place(kafka: Broker) -> Place:
     place = Place(kafka.bootstrap)
-    await create_topics(kafka.bootstrap, {place.feedback: 2, place.control: 1})
+    await create_topics(kafka.bootstrap, {place.feedback: 2})
     return place
 
 
 @asynccontextmanager
-async def running(reader: FeedbackReader | ControlReader) -> AsyncIterator[None]:
+async def running(reader: FeedbackReader) -> AsyncIterator[None]:
     task = asyncio.create_task(reader.run())
     try:
         yield
@@ -82,16 +80,11 @@ class Ear:
         self.heard: list[Feedback] = []
         self.senders: list[str | None] = []
         self.told: list[tuple[str, str]] = []
-        self.n_woken = 0
         self.changed = asyncio.Event()
 
     async def hear(self, feedback: Feedback, sender: str | None) -> None:
         self.heard.append(feedback)
         self.senders.append(sender)
-        self.changed.set()
-
-    def wake(self) -> None:
-        self.n_woken += 1
         self.changed.set()
 
     def emit(self, kind: str, message: str) -> None:
@@ -110,12 +103,10 @@ class Ear:
 
 async def test_topics_create_makes_them_and_check_agrees(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
-    plant.sink_topics |= {"feedback": f"{plant.name}.feedback", "control": f"{plant.name}.control"}
+    plant.sink_topics["feedback"] = f"{plant.name}.feedback"
     made = await plant.create(partitions=3)
     (feedback,) = texts(made, f"{plant.name}.feedback", "ok")
-    (control,) = texts(made, f"{plant.name}.control", "ok")
     assert feedback.startswith("made: 1 partition, 1 copy, cleanup.policy=delete, retention.ms=7776000000")
-    assert control.startswith("made: 1 partition, 1 copy, cleanup.policy=compact")
     found = await plant.check()
     assert errors_of(found) == []
     assert texts(found, "(feedback)", "ok") == [f"allowed to read group streamad.{plant.name}.feedback"]
@@ -124,21 +115,11 @@ async def test_topics_create_makes_them_and_check_agrees(kafka: Broker) -> None:
 
 async def test_a_topic_for_feedback_and_something_else_is_an_error(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
-    plant.sink_topics |= {"feedback": f"{plant.name}.alerts", "control": f"{plant.name}.alerts"}
+    plant.sink_topics["feedback"] = f"{plant.name}.alerts"
     assert errors_of(await plant.create(dry_run=True)) == [
         (f"{plant.name}.alerts", "is the place of learning.feedback and of sinks.alerts at once: "
          "give each a topic of its own"),
-        (f"{plant.name}.alerts", "is the place of learning.control and of sinks.alerts at once: "
-         "give each a topic of its own"),
     ]  # fmt: skip
-
-
-async def test_a_control_topic_that_is_not_compacted_is_a_warning(kafka: Broker) -> None:
-    plant = TopicsPlant(kafka.bootstrap)
-    await create_topics(kafka.bootstrap, {f"{plant.name}.c": 1})
-    plant.sink_topics["control"] = f"{plant.name}.c"
-    (warning,) = texts(await plant.check(), f"{plant.name}.c", "warning")
-    assert warning.startswith("has cleanup.policy=delete: cleanup.policy=compact would keep")
 
 
 async def test_the_topic_of_the_status_is_made_compacted_and_that_is_no_problem(kafka: Broker) -> None:
@@ -149,15 +130,14 @@ async def test_the_topic_of_the_status_is_made_compacted_and_that_is_no_problem(
     assert [finding.level for finding in found] == ["ok"]
 
 
-def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
+def test_a_wrong_place_is_a_problem_of_the_config(kafka: Broker) -> None:
     place = Place(kafka.bootstrap)
-    learning = {"feedback": "kafka://no-port/f", "control": "carrier-pigeon:c"}
+    learning = {"feedback": "kafka://no-port/f"}
     settings = place.settings.model_copy(
         update={"learning": place.settings.learning.model_copy(update=learning)}  # type: ignore[union-attr]
     )
     problems = {problem.path: problem.message for problem in check_parts(Plant(settings, Path(), SystemClock()))}
     assert "lacks its port" in next(text for path, text in problems.items() if "no-port" in text)
-    assert "no subscription 'carrier-pigeon'" in problems["learning.control"]
 
 
 # --- feedback ---
@@ -292,30 +272,6 @@ async def produce_in_transactions(place: Place, committed: Feedback, aborted: Fe
         await producer.stop()
 
 
-# --- control ---
-
-
-async def test_every_worker_is_notified_of_a_promotion_and_none_of_earlier_ones(place: Place) -> None:
-    model = ModelRef(place.settings.model.name, "0007")
-    assert await announce(place.plant, model)
-    (record,) = await read_committed(place.bootstrap, place.control)
-    assert record.key == b"default"
-    assert json.loads(record.value or b"").items() >= {"model": "default", "version": "0007"}.items()
-    assert dict(record.headers)["streamad-message"] == b"promotion"
-    ears = [Ear(), Ear()]
-    n_sent = 0
-    async with AsyncExitStack() as stack:
-        for ear in ears:
-            reader = ControlReader(place.plant, ear.wake, ear.emit)
-            await stack.enter_async_context(running(reader))
-        async with asyncio.timeout(WAIT_S):
-            while not all(ear.n_woken for ear in ears):  # until both have found the topic's end
-                await announce(place.plant, model)
-                n_sent += 1
-    assert all(0 < ear.n_woken <= n_sent for ear in ears)
-    assert not any(ear.told for ear in ears)
-
-
 # --- the commands and a running monitor ---
 
 
@@ -327,7 +283,7 @@ def plant_on(kafka: Broker, folder: Path) -> Path:
         name=name,
         source={"url": f"{at}/{name}.in"},
         model={"detector": "mean_square", "folds": 2, "device": "cpu"},
-        learning={**LEARNING, "feedback": f"kafka:///{name}.feedback", "control": f"kafka:///{name}.control"},
+        learning={**LEARNING, "feedback": f"kafka:///{name}.feedback"},
         sinks={"alerts": f"kafka:///{name}.alerts"},
         alerts={"false_alarm_rate": 0.2},
     )
@@ -356,7 +312,7 @@ def test_a_running_monitor_applies_feedback_and_a_promotion(kafka: Broker, tmp_p
     with started("-v", "run", "--config", config) as monitor:
         until_line(monitor, "assigned")
         another(config)
-        until_line(monitor, "default 0002")  # it is told, or has seen it
+        until_line(monitor, "default 0002")
         assert "within 2 s" in command(config, "models", "rollback")
         began = time.monotonic()
         until_line(monitor, "default 0001 is in service")

@@ -108,7 +108,6 @@ ROLES = (
     ),
     Role("feedback", "feedback.jsonl*", _FEEDBACK),
     Role("feedback position", "feedback.jsonl.*position", _FEEDBACK),
-    Role("control", "control.jsonl", ("run -q", "models promote 0001", "models rollback")),
     Role("manifest", "registry/default/versions/*/manifest.json", _MODELS),
     Role("artifact", "registry/default/versions/*/*.np*", _MODELS),
     Role("model", "registry/default/versions/*/model.ts", ("check", "models compare 0001 0002", "score", "run -q")),

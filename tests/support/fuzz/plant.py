@@ -37,7 +37,6 @@ CONFIG: dict[str, Any] = {
     "learning": {
         "store": "inliers",
         "feedback": "feedback.jsonl",
-        "control": "control.jsonl",
         "schedule": None,
         "min_training": 10,
         "first_training": 20,

@@ -36,9 +36,8 @@ class Followed:
         model = None if cold else plant.versions.load()
         self.batcher = MicroBatcher(model, self.clock, plant.settings.run, name=NAME)
         self.counters: dict[str, LearningCounters] = {}
-        self.promoted: list[ModelRef] = []
         following = Plant(plant.settings, plant.folder, self.clock)
-        self.learners = Learners(following, self.emit, self.counters, on_promoted=self.promoted.append)
+        self.learners = Learners(following, self.emit, self.counters)
         self.learners.add(NAME, self.batcher)
         self._next = first
         self._down_until_us = 0

@@ -86,18 +86,16 @@ def test_the_options_of_the_source_are_listed_only_on_request(tmp_path: Path) ->
     assert "delimiter" in line
 
 
-def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
-    good_places = {"feedback": "desk/feedback.jsonl", "control": "out/control.jsonl"}
-    result = check(plant(tmp_path, learning=good_places))
+def test_feedback_is_checked_like_a_sink(tmp_path: Path) -> None:
+    good_place = {"feedback": "desk/feedback.jsonl"}
+    result = check(plant(tmp_path, learning=good_place))
     assert result.exit_code == 0
     assert f"learning.feedback    {tmp_path / 'desk/feedback.jsonl'} (not there yet)" in result.stdout
-    assert f"learning.control     {tmp_path / 'out/control.jsonl'} (will be made)" in result.stdout
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk/feedback.jsonl").touch()
-    assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_places)).stdout
+    assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_place)).stdout
 
 
-@pytest.mark.parametrize("role", ["feedback", "control"])
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
@@ -107,11 +105,11 @@ def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
         ("a" * 5_000, "File name too long -> choose another path"),
     ],
 )
-def test_places_that_cannot_be_used_are_findings(tmp_path: Path, role: str, place: str, problem: str) -> None:
+def test_a_place_of_feedback_that_cannot_be_used_is_a_finding(tmp_path: Path, place: str, problem: str) -> None:
     """All of them were ok to check, and refused by all else."""
     os.mkfifo(tmp_path / "fifo")
-    outcome, name, text = the_one(plant(tmp_path, learning={role: place}))
-    assert (outcome, name) == ("failed", f"learning.{role}")
+    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": place}))
+    assert (outcome, name) == FEEDBACK
     assert problem in text
 
 
@@ -182,7 +180,7 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"learning": {"store": "registry/default"}}, STORE, "lies in the folder of model.registry"),
         (None, {"learning": {"store": "file:checkpoint"}}, STORE, "also the folder of run.checkpoint"),
         (None, {"learning": {"feedback": "checkpoint/desk.jsonl"}}, FEEDBACK, "in the folder of run.checkpoint"),
-        (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
+        (None, {"learning": {"feedback": "stdout:"}}, FEEDBACK, "no subscription 'stdout'"),
     ],
 )
 def test_what_is_wrong_with_a_plant_is_one_finding(

@@ -15,13 +15,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.plants import load_plant
 from streamad.errors import ConfigError, SourceError, StreamadError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import Mark
-from streamad.messages import Feedback, ModelRef, Promotion
+from streamad.messages import Feedback
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
 from tests.support.learning.stored import add, identity, plant_of, sequence, store_of
@@ -244,7 +242,6 @@ def test_a_sent_mark_is_said_to_count_once_a_monitor_has_read_it(config: Path) -
         ({"feedback": "nodir/../plant.yaml"}, "is the config itself"),
         ({"feedback": "link.jsonl"}, "is the config itself"),
         ({"feedback": "in.jsonl"}, "would be read as recordings"),
-        ({"feedback": "desk.jsonl", "control": "desk.jsonl"}, "is also the file of learning.control"),
     ],
 )
 def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: dict[str, Any], problem: str) -> None:
@@ -258,18 +255,7 @@ def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: d
     assert {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()} == before
     ran = CliRunner().invoke(app, ["run", "--config", str(config)])
     assert isinstance(ran.exception, ConfigError)
-    assert problem.replace("control", "feedback") in str(ran.exception)
-
-
-def test_a_promotion_is_not_announced_in_a_place_that_a_run_refuses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = plant_of(tmp_path, learning={"control": "plant.yaml"})
-    before = config.read_bytes()
-    announce_promotion(load_plant(config), ModelRef("default", "0001"))
-    assert config.read_bytes() == before
-    assert "no announcement" in (text := " ".join(capsys.readouterr().err.split()))
-    assert "is the config itself: name another file, such as out/control.jsonl" in text
+    assert problem in str(ran.exception)
 
 
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
@@ -419,7 +405,7 @@ def test_a_table_that_is_none_is_one_line(config: Path) -> None:
 def test_the_documented_table_and_message_are_understood(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs/learning/feedback.md").read_text(encoding="utf-8")
     (csv_text,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
-    (message, promotion) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (message,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "shift.csv"
     path.write_text(csv_text, encoding="utf-8")
     rows, problems = read_feedback_csv(path, now_us=SystemClock().now_us())
@@ -427,4 +413,3 @@ def test_the_documented_table_and_message_are_understood(tmp_path: Path) -> None
     feedback = msgspec.json.decode(message, type=Feedback)
     assert feedback_problem(feedback, SystemClock().now_us()) is None
     assert rows[0].feedback == msgspec.structs.replace(feedback, created_at=rows[0].feedback.created_at)
-    msgspec.json.decode(promotion, type=Promotion)

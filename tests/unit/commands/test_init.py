@@ -185,18 +185,9 @@ def npz(folder: Path) -> Path:
     return folder / "strokes.npz"
 
 
-def ts(folder: Path) -> Path:
-    rng = np.random.default_rng(0)
-    dimensions = [[",".join(f"{x:.3f}" for x in rng.normal(size=n)) for _ in range(2)] for n in LENGTHS]
-    cases = "".join(f"{':'.join(case)}:good\n" for case in dimensions)
-    path = folder / "moves.ts"
-    path.write_text(f"@timeStamps false\n@dimensions 2\n@classLabel true good bad\n@data\n{cases}")
-    return path
-
-
 FORMS: list[Callable[[Path], Path]] = [
     own, own_chunks, foreign_chunks, flat, nested, renamed, per_channel, without_ids, wide_csv, german_csv,
-    long_csv_sorted_by_tag, ids_like_numbers_csv, relative_csv, parquet, npz, ts,
+    long_csv_sorted_by_tag, ids_like_numbers_csv, relative_csv, parquet, npz,
 ]  # fmt: skip
 
 
@@ -450,10 +441,13 @@ def test_umlauts_are_spelled_out_and_other_accents_fall() -> None:
 
 
 def test_classes_in_the_recordings_are_offered_for_training(tmp_path: Path) -> None:
-    settings = settings_of(ts(tmp_path))
+    x = np.random.default_rng(0).normal(size=(5, 2, 15)).astype(np.float32)
+    path = tmp_path / "moves.npz"
+    np.savez_compressed(path, x=x, len=np.array(LENGTHS), y=np.zeros(5, int), classes=np.array(["good", "bad"]))
+    settings = settings_of(path)
     assert settings.model.recordings is None
     text = (tmp_path / "plant.yaml").read_text()
-    assert '# recordings: "moves.ts?classes=good"' in text or "# recordings: moves.ts?classes=good" in text
+    assert '# recordings: "moves.npz?classes=good"' in text or "# recordings: moves.npz?classes=good" in text
 
 
 def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> None:

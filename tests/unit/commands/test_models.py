@@ -81,9 +81,7 @@ def refusal(config: Path, *arguments: str | Path, kind: type[StreamadError] = Us
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A plant with stored sequences and no model yet."""
-    path = plant_of(
-        tmp_path, learning={**LEARNING, "control": "control.jsonl"}, model=MODEL, alerts={"false_alarm_rate": 0.2}
-    )
+    path = plant_of(tmp_path, learning=LEARNING, model=MODEL, alerts={"false_alarm_rate": 0.2})
     add(path, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
     return path
 
@@ -126,13 +124,11 @@ def test_the_status_of_a_cold_start(tmp_path: Path) -> None:
 # --- training ---
 
 
-def test_a_retraining_is_printed_recorded_and_announced(config: Path) -> None:
+def test_a_retraining_is_printed_and_recorded(config: Path) -> None:
     outcome = json_of(config, "retrain")
     assert outcome.items() >= {"type": "trained", "model": "default", "version": "0001", "promoted": True}.items()
     assert outcome["request"]["reason"] == "command"
     assert registry_at(config).current("default") == "0001"
-    (told,) = [json.loads(line) for line in (config.parent / "control.jsonl").read_text().splitlines()]
-    assert (told["model"], told["version"]) == ("default", "0001")
     (row,) = json_of(config, "list")["versions"]
     assert row.items() >= {"version": "0001", "in_service": True, "trained_because_of": "command"}.items()
     (model,) = json_of(config, "status")["models"]
@@ -533,15 +529,13 @@ def test_a_version_of_many_channels_names_the_first_and_how_many_more(
 # --- which version serves ---
 
 
-def test_promote_and_rollback_notify_workers(trained: Path) -> None:
+def test_promote_and_rollback_say_what_is_in_service(trained: Path) -> None:
     second = another(trained)
     assert json_of(trained, "rollback") == {"model": "default", "current": "0001", "before": second}
     assert registry_at(trained).current("default") == "0001"
     text = said(trained, "promote", second)
     assert text == f"model default {second} is now in service (before: 0001); running monitors load it within 2 s\n"
     assert f"{second} is now in service" in said(trained, "rollback", "--to", "0001") + said(trained, "promote", second)
-    told = [json.loads(line)["version"] for line in (trained.parent / "control.jsonl").read_text().splitlines()]
-    assert told[-4:] == ["0001", second, "0001", second]
 
 
 def test_a_damaged_version_can_be_rolled_back(trained: Path) -> None:
@@ -567,13 +561,6 @@ def test_a_damaged_version_does_not_go_into_service(trained: Path) -> None:
     for command in (["rollback"], ["promote", "0001"]):
         assert "0001" in refusal(trained, *command, kind=ArtifactError)
     assert registry_at(trained).current("default") == second
-
-
-def test_workers_that_cannot_be_notified_are_no_failure(trained: Path) -> None:
-    (trained.parent / "control.jsonl").mkdir()
-    result = run(trained, "promote", "0001")
-    assert result.exit_code == 0
-    assert "no announcement, running monitors find the version by themselves" in result.stderr
 
 
 def test_without_learning_running_monitors_do_not_follow(trained: Path) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from streamad.commands.shared.figures.report import RunReport, print_summary
 from streamad.commands.shared.monitor import alert_line, attribution_line, event_line
-from streamad.learn.feedback.exchange import Unread
+from streamad.learn.feedback.reader import Unread
 from streamad.messages import (
     Alert,
     Attribution,

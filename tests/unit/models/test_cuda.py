@@ -16,10 +16,9 @@ from streamad.plugins import make_detector
 from streamad.ports import Detector, TrainingStep
 from streamad.testing import check_scorer
 from streamad.types import FloatArray, WindowSet
-from streamad_models.fitted import FittedModule
-from streamad_models.neutral_ad import NeutralAD, NeutralADOptions, NeutralADTabular, NeutralADTabularOptions
+from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from tests.support.data import data_file
-from tests.support.detectors import ROWS, SEQUENCES
+from tests.support.detectors import SEQUENCES
 from tests.support.learning.plant import settings_of, train, windows_of
 
 DEVICE = "cuda"
@@ -219,16 +218,6 @@ def test_bfloat16_trains_the_encoder() -> None:
     options = NeutralADOptions.model_validate({**NETWORK, "precision": "bfloat16"})
     fitted = NeutralAD(options).fit(SEQUENCES.normal, seed=0, device=DEVICE)
     assert np.isfinite(fitted.score(BOTH.values, BOTH.lengths)).all()
-
-
-def test_a_table_trains_on_the_gpu_and_serves_on_both(tmp_path: Path) -> None:
-    detector = NeutralADTabular(NeutralADTabularOptions(batch_size=16, epochs=3, batch_norm=True))
-    fitted: FittedModule = detector.fit(ROWS.normal, seed=0, device=DEVICE)
-    fitted.export(tmp_path)
-    own = fitted.score(ROWS.anomalous.values, ROWS.anomalous.lengths)
-    for device in ("cpu", DEVICE):
-        scorer = detector.load(tmp_path, device=device)
-        alike(scorer.score(ROWS.anomalous.values, ROWS.anomalous.lengths), own)
 
 
 # --- the registry ----------------------------------------------------------------------------------------------------

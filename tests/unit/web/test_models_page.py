@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -47,8 +46,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _written(folder: Path, allow: str = "models", **sections: object) -> Path:
-    learning = {**LEARNING, "control": "control.jsonl"}
-    return plant_of(folder, **{"learning": learning, "model": MODEL, "web": {"allow": allow}, **sections})
+    return plant_of(folder, **{"learning": LEARNING, "model": MODEL, "web": {"allow": allow}, **sections})
 
 
 def page_of(config: Path, level: Level = Level.ENGINEER) -> PageUnderTest:
@@ -196,8 +194,6 @@ def test_rolling_back_does_what_the_command_does(config: Path) -> None:
     told = said(config, act="rollback", version="0002", to="0001", typed=" 0001 ")
     assert "Model default 0001 is now in service; running monitors load it within 2 s." in told
     assert in_service(config) == "0001"
-    message = json.loads((config.parent / "control.jsonl").read_text().splitlines()[-1])
-    assert (message["model"], message["version"]) == ("default", "0001")
 
 
 def test_who_rolls_a_version_with_marks_back_has_declined_it(config: Path) -> None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, mode
 
 from streamad.settings.fields import ConfigSection, Duration, Size
 
-FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz", "ts"]
+FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz"]
 
 
 def _split(value: Any) -> Any:
@@ -39,7 +39,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 class FileOptions(ConfigSection):
     """Options for reading recordings from files; each names its formats."""
 
-    format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz", "ts"] = Field(
+    format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz"] = Field(
         "auto", description="file format; auto: by the ending of the file's name"
     )
     files: Literal["joined", "separate"] = Field(
@@ -70,13 +70,13 @@ class FileOptions(ConfigSection):
         16 * 1024 * 1024,
         ge=1,
         description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters; "
-        "records: lines of twice this length are refused; ts: longer lines are refused",
+        "records: lines of twice this length are refused",
     )
     max_decompressed_bytes: Size = Field(
         1 << 30,
         ge=1 << 20,
-        description="npz, parquet, ts: memory that the arrays of a file (npz), a row group (parquet) or a case (ts) "
-        "may take once unpacked; what declares more ends the run before it is unpacked",
+        description="npz, parquet: memory that the arrays of a file (npz) or a row group (parquet) may take once "
+        "unpacked; what declares more ends the run before it is unpacked",
     )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
         "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
@@ -89,21 +89,21 @@ class FileOptions(ConfigSection):
         (),
         description="csv: columns (comma list) kept as text although they look like numbers, such as ids 1.10 and 1.1",
     )
-    split: Literal["train", "test", "all"] = Field("all", description="npz, ts: which part of the recordings to read")
+    split: Literal["train", "test", "all"] = Field("all", description="npz: which part of the recordings to read")
     classes: Names = Field(
-        (), description="npz, ts: keep only these classes (comma list of numbers or names); empty keeps all"
+        (), description="npz: keep only these classes (comma list of numbers or names); empty keeps all"
     )
-    period: Duration = Field(1_000_000, ge=1, description="npz, ts: duration of one sample, such as 20ms; default 1s")
+    period: Duration = Field(1_000_000, ge=1, description="npz: duration of one sample, such as 20ms; default 1s")
     pause: Duration | None = Field(
-        None, ge=0, description="npz, ts: time between two sequences; default ten times the period"
+        None, ge=0, description="npz: time between two sequences; default ten times the period"
     )
     start: AwareDatetime = Field(
-        datetime(2026, 1, 1, tzinfo=UTC), description="npz, ts: time of the first sample, RFC 3339"
+        datetime(2026, 1, 1, tzinfo=UTC), description="npz: time of the first sample, RFC 3339"
     )
     stream: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$",
-        description="npz, ts: name of the stream; default the file's name without its ending",
+        description="npz: name of the stream; default the file's name without its ending",
     )
 
     @model_validator(mode="after")
@@ -132,13 +132,13 @@ def _is_one_byte(encoding: str) -> bool:
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
     "sort": ("jsonl", "csv", "parquet"),
-    "max_record_bytes": ("jsonl", "records", "csv", "ts"),
-    "max_decompressed_bytes": ("parquet", "npz", "ts"),
+    "max_record_bytes": ("jsonl", "records", "csv"),
+    "max_decompressed_bytes": ("parquet", "npz"),
     "delimiter": ("csv",),
     "decimal": ("csv",),
     "encoding": ("csv",),
     "text": ("csv",),
-    **dict.fromkeys(("split", "classes", "period", "pause", "start", "stream"), ("npz", "ts")),
+    **dict.fromkeys(("split", "classes", "period", "pause", "start", "stream"), ("npz",)),
 }
 
 

@@ -1,4 +1,4 @@
-"""Turns recorded sequences (npz, ts) into records of streamad's own chunked msgpack format.
+"""Turns recorded sequences (npz) into records of streamad's own chunked msgpack format.
 
 Shapes: C channels, n samples.
 """

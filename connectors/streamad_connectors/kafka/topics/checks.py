@@ -89,10 +89,6 @@ def settings(
     policy = {part.strip() for part in values.get("cleanup.policy", "delete").split(",")}
     if topic.role == "progress":
         findings += _progress(topic.name, policy, values)
-    elif topic.role == "control":
-        if "compact" not in policy:
-            text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
-            findings.append(_warning(topic.name, text))
     elif topic.role == "status":
         if "compact" not in policy:
             text = (

@@ -1,4 +1,4 @@
-"""Creates and checks the topics of a plant: inputs, progress, outputs, feedback and control."""
+"""Creates and checks the topics of a plant: inputs, progress, outputs and feedback."""
 
 from __future__ import annotations
 
@@ -48,11 +48,9 @@ _PROGRESS = {
     "max.compaction.lag.ms": "21600000",
     "max.message.bytes": str(_MESSAGE_BYTES),
 }
-_READ = frozenset({"input", "progress", "feedback", "control"})
+_READ = frozenset({"input", "progress", "feedback"})
 _ONLY_READ = frozenset({"input", "feedback"})
-_OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "control", "status")
-# Only the newest promotion of each model matters (key: the model's name).
-_CONTROL = {"cleanup.policy": "compact", "max.message.bytes": str(_MESSAGE_BYTES)}
+_OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "status")
 # Only the newest status of each worker matters (key: its name); those of workers that are gone go after a week.
 _STATUS = {
     "cleanup.policy": "compact,delete",
@@ -182,8 +180,6 @@ class KafkaTopics:
         self, name: str, roles: Sequence[Role], largest: int | None, history_ms: int
     ) -> tuple[int | None, Mapping[str, str]]:
         """Return partitions and settings of the topic of ``roles``."""
-        if list(roles) == ["control"]:
-            return 1, _CONTROL
         if list(roles) == ["status"]:
             return 1, _STATUS
         return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles, history_ms)
@@ -220,11 +216,7 @@ class KafkaTopics:
     def _others_at(self, role: Role) -> list[str]:
         """Return other outputs at the topic of ``role``: the right to write feedback must not allow forged alerts."""
         topic = self._sinks[role].place.topic if role in self._sinks else None
-        return [
-            place_key(other)
-            for other, sink in self._sinks.items()
-            if sink.place.topic == topic and other != role and (other, role) != ("feedback", "control")
-        ]
+        return [place_key(other) for other, sink in self._sinks.items() if sink.place.topic == topic and other != role]
 
     async def _check_settings(self, topics: Sequence[Topic], there: Mapping[str, TopicState]) -> list[TopicFinding]:
         names = [topic.name for topic in topics]

@@ -18,7 +18,7 @@ from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.scoring import ModelInService
 from streamad.judge.shift.many_alerts import ManyAlerts
-from streamad.learn.feedback.exchange import Unread
+from streamad.learn.feedback.reader import Unread
 from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
 from streamad.messages import Verdict
 

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from streamad.commands.shared.marks.marked import Marked
-from streamad.commands.shared.plants import check_place
+from streamad.commands.shared.plants import check_feedback_place
 from streamad.commands.shared.stored import (
     StoreView,
     learning_of,
@@ -25,7 +25,8 @@ from streamad.commands.shared.stored import (
     stored_models,
 )
 from streamad.errors import StoreError, UsageError
-from streamad.learn.feedback.feedback import feedback_problem, send_feedback
+from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.place import send_feedback
 from streamad.learn.store.records import Mark, MarkKind, mark_of
 from streamad.messages import Feedback
 from streamad.plant import Plant
@@ -67,7 +68,7 @@ class MarkWriter:
         self._learning = learning_of(plant)
         self._to_store = to_store or self._learning.feedback is None
         if not self._to_store:
-            check_place(plant, "feedback")
+            check_feedback_place(plant)
         self._models = some_models(plant, model)
         self._model = None if model is None else self._models[0]
         if self._to_store and not self._models:

@@ -5,33 +5,42 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from streamad.commands.shared.announcement import announce_promotion
 from streamad.errors import ArtifactError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
-from streamad.messages import ModelRef
 from streamad.plant import Plant
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A version that was put into service. ``silences``: which alerts it silenced when it was compared, "" if none."""
+    """A version that was put into service.
+
+    ``loads``: how soon running monitors load it. ``silences``: which alerts it silenced when it was compared, "" if
+    none.
+    """
 
     model: str
     version: str
     before: str | None
-    announced: str
+    loads: str
     silences: str
 
     @property
     def words(self) -> str:
         """Return for people what is in service now."""
         was = f" (before: {self.before})" if self.before and self.before != self.version else ""
-        return f"model {self.model} {self.version} is now in service{was}; {self.announced}"
+        return f"model {self.model} {self.version} is now in service{was}; {self.loads}"
+
+
+def loads_text(plant: Plant) -> str:
+    """Return how soon running monitors load a version that has come into service, for people."""
+    if plant.settings.learning is None:
+        return "running monitors load it at their next start (with a section learning: at once)"
+    return "running monitors load it within 2 s"
 
 
 def put_into_service(plant: Plant, name: str, version: str, before: str | None, *, repairs: bool = False) -> Served:
-    """Put ``version`` into service in place of ``before``, after verifying its files, and announce it.
+    """Put ``version`` into service in place of ``before``, after verifying its files.
 
     With ``repairs`` a damaged CURRENT counts as none. Raises OvertakenError if another version than ``before`` is in
     service, RegistryError, ArtifactError, OutputError.
@@ -39,7 +48,7 @@ def put_into_service(plant: Plant, name: str, version: str, before: str | None, 
     registry = registry_of(plant)
     silences = _silences(registry, name, version)
     registry.promote(name, version, expected=before, repairs=repairs)
-    return Served(name, version, before, announce_promotion(plant, ModelRef(name, version)), silences)
+    return Served(name, version, before, loads_text(plant), silences)
 
 
 def roll_back(plant: Plant, name: str, current: str, to: str | None = None) -> Served:

@@ -126,10 +126,10 @@ def test_nothing_chosen_is_an_error_with_its_reason(choice: Choice, error: str) 
 
 
 def test_a_method_without_a_module_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "goad", Method("streamad_models.baselines.gone:Goad"))
-    with pytest.raises(DetectorError, match=r"no module for goad \(streamad_models.baselines.gone\): leave them out"):
+    monkeypatch.setitem(METHODS, "goad", Method("benchmarks.paper.baselines.gone:Goad"))
+    with pytest.raises(DetectorError, match=r"no module for goad \(benchmarks.paper.baselines.gone\): leave them out"):
         check_modules(cells(Choice((1,), methods=("lof", "goad"))))
-    with pytest.raises(DetectorError, match=r"goad cannot be had \(streamad_models.baselines.gone:Goad\)"):
+    with pytest.raises(DetectorError, match=r"goad cannot be had \(benchmarks.paper.baselines.gone:Goad\)"):
         make("goad", "natops")
     check_modules(cells(Choice((1,), methods=("lof",))))
 

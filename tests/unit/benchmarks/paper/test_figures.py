@@ -16,11 +16,11 @@ from benchmarks.paper.data.datasets import Recordings, Split, Task
 from benchmarks.paper.figures import FIGURES, models, stores, thyroid_masks
 from benchmarks.paper.figures.simplex import CORNERS, on_simplex
 from benchmarks.paper.figures.style import ANOMALY
+from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from benchmarks.paper.protocols import Block, normal_sets
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.options import NeutralADTabularOptions
 from tests.unit.benchmarks.paper.results import result, stored
 
 RNG = np.random.default_rng(0)

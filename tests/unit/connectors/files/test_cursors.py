@@ -67,10 +67,6 @@ def npz(path: Path, numbers: Numbers) -> None:
     np.savez(path, x=np.array(numbers, dtype=np.float32).reshape(-1, 1, 1))
 
 
-def ts(path: Path, numbers: Numbers) -> None:
-    path.write_text("".join(f"{row}\n" for row in ["@dimensions 1", "@data", *(f"{number}.0" for number in numbers)]))
-
-
 WRITERS: dict[str, Callable[[Path, Numbers], None]] = {
     "a.jsonl": jsonl,
     "a.jsonl.gz": packed,
@@ -78,7 +74,6 @@ WRITERS: dict[str, Callable[[Path, Numbers], None]] = {
     "a.csv": csv,
     "a.parquet": as_parquet,
     "a.npz": npz,
-    "a.ts": ts,
 }
 
 

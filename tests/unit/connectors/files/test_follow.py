@@ -465,7 +465,7 @@ async def test_a_wait_ends_at_once_when_the_source_is_closed(log: Path) -> None:
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["a.parquet", "*.npz", "a_TEST.ts", "a.records.jsonl", "logs/*.jsonl.gz"])
+@pytest.mark.parametrize("url", ["a.parquet", "*.npz", "a.records.jsonl", "logs/*.jsonl.gz"])
 def test_formats_that_cannot_grow_are_refused_with_the_config(url: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"can be followed|cannot be followed") as caught:
         source(url, tmp_path, follow=True)

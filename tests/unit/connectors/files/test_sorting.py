@@ -170,8 +170,8 @@ async def test_a_stop_does_not_wait_for_the_sort(tmp_path: Path) -> None:
 
 
 def test_formats_in_order_by_nature_are_refused(tmp_path: Path) -> None:
-    write_recording(tmp_path / "a.ts", [b""])
-    source = connect_source("a.ts", {"sort": True}, context_of(tmp_path))
+    write_recording(tmp_path / "a.npz", [b""])
+    source = connect_source("a.npz", {"sort": True}, context_of(tmp_path))
     with pytest.raises(SourceError, match="option 'sort' is for jsonl, csv, parquet files only; leave it out"):
         source.files()  # type: ignore[attr-defined]
 

@@ -67,7 +67,7 @@ async def test_a_grown_file_and_a_new_file_are_continued(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("a.jsonl", b"1\n2\n"), ("a.csv", b"id,v\nx,1\n"), ("a_TRAIN.ts", b"@data\n1,2:3,4\n")],
+    [("a.jsonl", b"1\n2\n"), ("a.csv", b"id,v\nx,1\n")],
 )
 async def test_a_file_cut_since_the_last_run(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
@@ -113,7 +113,7 @@ async def test_close_ends_the_iterator_without_claiming_the_end(tmp_path: Path) 
     assert [event async for event in events] == []
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz", "a_TEST.ts"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz"])
 async def test_missing_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file or folder; check the path in the config") as caught:
         await read(name, tmp_path)
@@ -138,14 +138,14 @@ async def test_urls_without_files(tmp_path: Path) -> None:
             await read(url, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz", "a_TEST.ts"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz"])
 async def test_no_permission(name: str, unprivileged_folder: Path) -> None:
     (unprivileged_folder / name).touch(mode=0o000)
     with pytest.raises(SourceError, match=r"needs the right to read "):
         await read(name, unprivileged_folder)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.ts.gz", "a.parquet", "a.npz"])
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet", "a.npz"])
 async def test_damaged_files(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\x1f\x8b\x08 this is no such file")
     with pytest.raises(SourceError) as caught:
@@ -162,7 +162,7 @@ async def test_empty_text_files(name: str, tmp_path: Path) -> None:
 
 async def test_options_of_other_formats_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", "1")
-    with pytest.raises(SourceError, match=r"option 'split' is for npz, ts files only"):
+    with pytest.raises(SourceError, match=r"option 'split' is for npz files only"):
         await read("a.jsonl?split=train", tmp_path)
     with pytest.raises(ConfigError, match=r"source\.options\.perod: unknown key 'perod'; did you mean 'period'\?"):
         await read("a.jsonl?perod=3", tmp_path)

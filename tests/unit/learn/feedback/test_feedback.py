@@ -16,7 +16,9 @@ import pytest
 from pydantic import ValidationError
 
 from streamad.errors import OutputError, SourceError
-from streamad.learn.feedback.feedback import FeedbackReader, feedback_problem, send_feedback
+from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.place import send_feedback
+from streamad.learn.feedback.reader import FeedbackReader
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import mark_of
 from streamad.messages import Feedback

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamad.errors import StoreError
-from streamad.learn.feedback.exchange import MAX_MESSAGE_BYTES, Unread
-from streamad.learn.feedback.feedback import FeedbackReader
+from streamad.learn.feedback.place import MAX_MESSAGE_BYTES
+from streamad.learn.feedback.reader import FeedbackReader, Unread
 from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.ports import StoredMessage

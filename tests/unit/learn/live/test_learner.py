@@ -13,6 +13,7 @@ import pytest
 from streamad.judge.judging import JudgedSequence
 from streamad.learn.live.keeper import Keeper
 from streamad.learn.live.learner import cold_start_text
+from streamad.learn.registry.hot_swap import ModelWatch
 from streamad.learn.store.storage import open_storage
 from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, TrainingRequest, TrainingResult
 from streamad.learn.trainer.trainings import Trainings
@@ -123,7 +124,7 @@ async def test_verdicts_of_the_version_before_are_neither_accepted_nor_alerts_of
         at.judge(60)
         await at.turn()
         at.plant.train(1)
-        at.learners.wake()
+        await at.turn()
         await until(lambda: at.counters[NAME].version == "0002")
         at.judge(40, decision="anomalous", level=9.0, version="0001")
         at.judge(20, version="0001")
@@ -140,7 +141,7 @@ async def test_a_broken_version_is_an_event_and_the_champion_stays(tmp_path: Pat
         await at.turn()
         at.plant.train(1)
         at.plant.damage("0002")
-        at.learners.wake()
+        await at.turn()
         await until(lambda: "model_refused" in at.kinds())
         ((_, message, more),) = at.told
         assert message.endswith("; 0001 stays in service")
@@ -151,7 +152,7 @@ async def test_a_backend_that_must_not_serve_a_new_version_is_an_event(tmp_path:
     async with followed(tmp_path, backend="onnxruntime") as at:
         await at.turn()
         at.plant.train(1)
-        at.learners.wake()
+        await at.turn()
         await until(lambda: at.counters[NAME].version == "0002")
         assert at.kinds() == ["model_swapped", "backend_refused"]
         _, message, more = at.told[-1]
@@ -190,6 +191,8 @@ def outcome(*, promoted: bool, version: str | None = "0002") -> TrainingOutcome:
 async def test_the_outcome_of_a_training_is_an_event_with_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: TrainingOutcome, expected: tuple[str, str, int]
 ) -> None:
+    woken = []
+    monkeypatch.setattr(ModelWatch, "wake", lambda _: woken.append(True))
     async with followed(tmp_path) as at:
         await ended(at, monkeypatch, result)
         ((kind, message, more),) = at.told
@@ -197,7 +200,7 @@ async def test_the_outcome_of_a_training_is_an_event_with_its_figures(
         assert (kind, more["level"], counters.promotions) == expected
         assert (counters.trainings, more["figures"]) == (1, {"rate": 0.5})
         assert more["model"] == (None if result.version is None else ModelRef(NAME, "0002"))
-        assert at.promoted == ([ModelRef(NAME, "0002")] if result.promoted else [])
+        assert len(woken) == result.promoted
         assert "training after drift" in message
         assert "because" in message
 

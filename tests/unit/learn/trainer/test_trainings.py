@@ -85,7 +85,7 @@ class Asking:
             thread=thread,
             emit=lambda kind, message, **_: self.emitted.append((kind, message)),
             counters=LearningCounters(),
-            on_promoted=lambda _: None,
+            on_promoted=lambda: None,
             turns=turns,
         )
 

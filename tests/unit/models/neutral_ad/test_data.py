@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from streamad.types import WindowSet
 from streamad_models.neutral_ad.data import (
     MIN_SEQUENCES,
     check_training_data,
-    check_training_rows,
     fit_scaling,
     split_validation,
 )
@@ -88,27 +85,6 @@ def test_validation_that_leaves_too_few_to_train_on_is_refused() -> None:
         split_validation(sines(9), 0.3, 0)
 
 
-# --- rows of a table ------------------------------------------------------------------------------------------------
-
-
-def test_rows_need_windows_of_one_sample_and_may_have_a_constant_attribute() -> None:
-    with pytest.raises(TrainingDataError, match="windows of length 16"):
-        check_training_rows(sines())
-    data = rows()
-    data.values[:, 1] = 3.0
-    check_training_rows(data)
-    mean, scale = fit_scaling(data, "standard")
-    assert (mean[1], scale[1]) == (3.0, 1.0)
-    assert scale[0] == pytest.approx(1 / data.values[:, 0].std(), rel=1e-5)
-
-
-def test_a_table_of_one_attribute_is_refused() -> None:
-    data = rows()
-    with pytest.raises(TrainingDataError, match="at least 2"):
-        check_training_rows(replace(data, values=data.values[:, :1]))
-    check_training_rows(replace(data, values=data.values[:, :2]))
-
-
 def test_range_scaling_maps_each_attribute_onto_zero_to_one() -> None:
     data = rows()
     data.values[:, 1] = 3.0
@@ -132,12 +108,3 @@ def test_quantile_scaling_is_not_stretched_by_a_spike_and_falls_back_to_the_rang
     np.testing.assert_allclose(spiked_origin, origin, atol=1e-6)
     np.testing.assert_allclose(spiked_factor[0], factor[0], rtol=0.02)
     assert 1 / fit_scaling(data, "range")[1][0] == pytest.approx(1000.0)
-
-
-def test_rows_must_be_finite_and_as_many_as_sequences() -> None:
-    with pytest.raises(TrainingDataError, match="at least 8"):
-        check_training_rows(rows(7))
-    data = rows()
-    data.values[3, 2] = np.inf
-    with pytest.raises(TrainingDataError, match="channel 2"):
-        check_training_rows(data)

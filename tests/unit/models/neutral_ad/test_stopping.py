@@ -9,7 +9,7 @@ import torch
 
 from streamad.ports import TrainingStep
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.options import PRESETS, TABULAR_PRESETS, NeutralADTabularOptions
+from streamad_models.neutral_ad.options import PRESETS
 from streamad_models.neutral_ad.resume import read_snapshot, write_snapshot
 from streamad_models.neutral_ad.stopping import remarks_on_stop, stop_reason
 from tests.unit.models.small import options, sines
@@ -68,9 +68,7 @@ def test_only_a_time_limit_is_remarked_on() -> None:
 
 def test_plain_options_stop_at_a_still_loss_and_presets_never() -> None:
     assert NeutralADOptions().patience == 10
-    assert NeutralADTabularOptions().patience is None
     assert {NeutralADOptions.from_preset(name).patience for name in PRESETS} == {None}
-    assert {NeutralADTabularOptions.from_preset(name).patience for name in TABULAR_PRESETS} == {None}
 
 
 def test_a_training_whose_loss_stands_still_says_where_it_stopped_and_why() -> None:

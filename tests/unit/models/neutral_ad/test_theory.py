@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from streamad_models.baselines.networks.other_losses import prediction_terms, simclr_terms
+from benchmarks.paper.baselines.networks.other_losses import prediction_terms, simclr_terms
 from streamad_models.neutral_ad.loss import contrastive_terms
 from tests.unit.models.small import PARAMETRISATIONS, model, windows
 

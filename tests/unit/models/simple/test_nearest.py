@@ -5,9 +5,9 @@ import pytest
 import torch
 from aeon.transformations.collection.convolution_based import MiniRocket as Published
 
+from benchmarks.paper.baselines.estimators.minirocket import MiniRocketNearest as Peer
+from benchmarks.paper.baselines.estimators.minirocket import MiniRocketOptions as PeerOptions
 from streamad.types import WindowSet
-from streamad_models.baselines.estimators.minirocket import MiniRocketNearest as Peer
-from streamad_models.baselines.estimators.minirocket import MiniRocketOptions as PeerOptions
 from streamad_models.simple import Nearest
 from streamad_models.simple.nearest import NearestFeatures, NearestPoint
 from tests.support.minirocket import of_published

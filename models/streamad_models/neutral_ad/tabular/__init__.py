@@ -1,1 +1,0 @@
-"""NeuTraL AD for rows of a table."""

@@ -1,0 +1,237 @@
+"""The worker's reader of operators' feedback: endless, patient with a failing store, and complete at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from streamad.errors import StreamadError
+from streamad.learn.feedback.feedback import BY_CHARACTERS, decoded_feedback, feedback_problem, foreign_problem
+from streamad.learn.feedback.place import MAX_MESSAGE_BYTES, feedback_subscription, feedback_url
+from streamad.messages import Feedback
+from streamad.plant import Plant
+from streamad.plugins import failure_of
+from streamad.ports import EndingSubscription, StoredMessage, Subscription
+from streamad.system.clock import pause
+from streamad.system.tasks import is_stop, wait_for_either
+from streamad.telemetry.logs import get_logger
+
+OnFeedback: TypeAlias = Callable[[Feedback, str | None], Awaitable[None]]
+"""Takes a message, and the sender's authenticated name."""
+OnEvent: TypeAlias = Callable[[str, str], None]
+"""Takes an event's kind (a stable identifier) and message."""
+_REPORT_EVERY_US = 60_000_000
+_RETRY_S = 10.0
+_COUNT_S = 1.0
+
+
+class Unread(NamedTuple):
+    """What a reader left: how many messages (None: unknown), and why."""
+
+    n_messages: int | None
+    why: str
+
+    @property
+    def text(self) -> str:
+        """How much feedback waits, for people."""
+        return "feedback may wait" if self.n_messages is None else self._counted("of feedback ")
+
+    @property
+    def text_of_feedback(self) -> str:
+        """How much waits, for people who read it under the heading feedback."""
+        return "may wait" if self.n_messages is None else self._counted("")
+
+    def _counted(self, of: str) -> str:
+        return f"1 message {of}waits" if self.n_messages == 1 else f"{self.n_messages} messages {of}wait"
+
+
+class FeedbackReader:
+    """Reads the place of feedback and passes each message to ``on_feedback``, at least once, in order.
+
+    ``on_feedback`` also gets the sender's authenticated name, None if there is none (then ``by`` is a claim).
+    A message is done when ``on_feedback`` has returned; a StreamadError makes it try again, so that an outage of the
+    store loses nothing. A malformed message is reported as an event (at most one a minute) and skipped. A place that
+    cannot be read is reported once and tried again. All workers of a plant read as one group: each message reaches one
+    of them. ``read_present`` ends it with the messages that are there.
+    """
+
+    def __init__(self, plant: Plant, on_feedback: OnFeedback, on_event: OnEvent) -> None:
+        self._plant = plant
+        self._clock = plant.clock
+        self._on_feedback = on_feedback
+        self._on_event = on_event
+        self._is_reported = False
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._n_taken = 0
+        self._failure: BaseException | None = None
+        self._n_left: int | None = None
+        self._is_through = False
+        self._ending = asyncio.Event()  # set once it reads what is there for the last time: nothing is tried again
+        self._reported_us: int | None = None
+        self._n_unreported = 0
+        self.n_malformed = 0
+        """How many messages were skipped because they were malformed."""
+
+    async def run(self) -> None:
+        """Read until ``close``; returns at once if the config names no place. An unreadable place never raises."""
+        if self._is_closed or feedback_url(self._plant.settings) is None:
+            return
+        self._task = asyncio.ensure_future(self._follow())
+        try:
+            await asyncio.wait({self._task})
+        finally:
+            await self.close()
+
+    async def take(self, message: StoredMessage) -> bool:
+        """Pass the message on, or skip it and return False if it is malformed."""
+        settings = self._plant.settings
+        too_long = f"longer than {MAX_MESSAGE_BYTES} bytes" if len(message.value) > MAX_MESSAGE_BYTES else None
+        if (problem := message.problem or too_long) is not None:
+            return self._skip(message, problem)
+        try:
+            feedback = decoded_feedback(message.value)
+            latest_us = self._clock.now_us() + settings.decode.max_clock_skew
+            problem = feedback_problem(feedback, latest_us) or foreign_problem(feedback, settings)
+        except (msgspec.DecodeError, OverflowError) as error:
+            problem = str(error)
+        if problem is not None:
+            return self._skip(message, problem)
+        await self._deliver(feedback, message.sender and message.sender[:BY_CHARACTERS])
+        return True
+
+    async def read_present(self, stop: asyncio.Event, patience_s: float) -> Unread | None:
+        """Take what lies there now, then end; return what is left, None if nothing is.
+
+        It gives up at a failure, when ``stop`` is set, or if no message was done for ``patience_s``; a malformed one is
+        none.
+        """
+        task = self._task
+        if task is None:
+            return None if feedback_url(self._plant.settings) is None else Unread(None, "it is not read")
+        self._ending.set()
+        self._end_with_present()
+        why = ""
+        while not task.done() and not why:
+            n_before = self._n_taken
+            waiting = asyncio.ensure_future(self._clock.sleep(patience_s))
+            await wait_for_either(stop, task, waiting)
+            if stop.is_set():
+                why = "the run was stopped"
+            elif waiting.done() and self._n_taken == n_before:
+                why = f"no message was done for {patience_s:g} s"
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await self.close()
+        if self._is_through:
+            return None
+        return Unread(self._n_left, why or _text(self._failure))
+
+    async def close(self) -> None:
+        """Stop and disconnect for good; safe to call twice, and before ``run``."""
+        self._is_closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _follow(self) -> None:
+        """Read endlessly; a failure is reported once and tried again, until it reads for the last time."""
+        while True:
+            try:
+                await self._read()
+            except BaseException as error:
+                if is_stop(error):
+                    raise
+                if self._is_closed:  # connectors are foreign code, and reading must go on
+                    return
+                self._failure = error
+                if not self._ending.is_set():
+                    self._report(error)
+            if self._ending.is_set():
+                return
+            await pause(_RETRY_S, self._clock, self._ending)
+
+    def _report(self, error: BaseException) -> None:
+        if self._is_reported:
+            return
+        self._is_reported = True
+        if not isinstance(error, StreamadError):
+            get_logger().error("reading failed", traceback="".join(traceback.format_exception(error)))
+        self._on_event("feedback_unreadable", f"feedback is not read: {_text(error)}")
+
+    async def _read(self) -> None:
+        subscription = self._subscription = self._subscribed()
+        if self._ending.is_set():
+            self._end_with_present()
+        messages = subscription.messages()
+        try:
+            async for message in messages:
+                self._n_taken += await self.take(message)  # who writes what is none must not keep a run from its end
+                self._is_reported = False
+            self._is_through = self._ending.is_set()
+        finally:
+            self._subscription = None
+            try:
+                if isinstance(messages, AsyncGenerator):
+                    await messages.aclose()
+                if self._ending.is_set() and not self._is_through:
+                    self._n_left = await _n_present(subscription)
+            finally:
+                await subscription.close()
+
+    def _subscribed(self) -> Subscription:
+        wanted = {"group": self._plant.context.feedback_group}
+        learning = self._plant.settings.learning
+        if learning is not None and learning.feedback_principal is not None:
+            wanted["principal_header"] = learning.feedback_principal
+        return feedback_subscription(self._plant, **wanted)
+
+    def _end_with_present(self) -> None:
+        if isinstance(self._subscription, EndingSubscription):
+            self._subscription.end_with_present()
+
+    async def _deliver(self, feedback: Feedback, sender: str | None) -> None:
+        is_reported = False
+        while True:
+            try:
+                return await self._on_feedback(feedback, sender)
+            except StreamadError as error:
+                if not is_reported:
+                    self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")
+                is_reported = True
+                if self._ending.is_set():
+                    raise
+                await pause(_RETRY_S, self._clock, self._ending)
+
+    def _skip(self, message: StoredMessage, problem: str) -> bool:
+        self._n_unreported += 1
+        self.n_malformed += 1
+        now_us = self._clock.monotonic_us()
+        if self._reported_us is None or now_us - self._reported_us >= _REPORT_EVERY_US:
+            more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""
+            self._reported_us, self._n_unreported = now_us, 0
+            text = f"{message.place}: no feedback message, skipped{more}: {problem[:300]}"
+            self._on_event("feedback_malformed", text)
+        return False
+
+
+async def _n_present(subscription: Subscription) -> int | None:
+    """Return how many messages wait, None if that cannot be known in a second."""
+    if isinstance(subscription, EndingSubscription):
+        with suppress(TimeoutError, StreamadError):
+            async with asyncio.timeout(_COUNT_S):
+                return await subscription.n_present()
+    return None
+
+
+def _text(error: BaseException | None) -> str:
+    return str(error) if error is None or isinstance(error, StreamadError) else failure_of(error)
