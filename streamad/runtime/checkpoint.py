@@ -21,7 +21,7 @@ from streamad.settings.places import place_key
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import STATE_FOLDER
-from streamad.system.saved_progress import CommitFile, read_checkpoint
+from streamad.system.saved_progress import CommitFile, SavedState, read_checkpoint
 from streamad.system.tasks import look_at
 
 
@@ -75,18 +75,27 @@ class LocalCommitter:
         if self._check_cursors is not None:
             cursors = {name: progress.cursor for name, progress in saved.progress.items()}
             await asyncio.to_thread(self._check_cursors, cursors)
-        lengths = {role: saved.outputs.get(self._names[role]) for role in self._durable()}
-        for role, sink in self._durable().items():
-            owner = Owner(saved.id, str(self._folder.absolute()))
-            await check_owner(sink, owner, lengths[role], f"{place_key(role)} ({self._names[role]})")
-        for role, sink in self._durable().items():  # after all checks: a refused start changes nothing
-            if isinstance(sink, OwnedSink):
-                await sink.claim(Owner(self._id, str(self._folder.absolute())))
+        await self._open_outputs(saved)
+        self._is_open = True
+
+    async def _open_outputs(self, saved: SavedState) -> None:
+        """Cut the outputs back and claim them; a refused start changes none of them."""
+        sinks, folder = self._durable(), str(self._folder.absolute())
+        lengths = {role: saved.outputs.get(self._names[role]) for role in sinks}
+        for sink in sinks.values():
+            await sink.position()  # locks it: nobody may write between the check and the cut
+        for role, sink in sinks.items():
+            place = f"{place_key(role)} ({self._names[role]})"
+            await check_owner(sink, Owner(saved.id, folder), lengths[role], place)
+        for role, sink in sinks.items():
             if (length := lengths[role]) is not None:
                 await sink.truncate(length)
-        # Before the first message: a crash before the first commit must find the present lengths.
+        # Before the first message: a crash before the first commit must find the present lengths. And before the
+        # claims, which name the id that it stores.
         await self._write("start", None)
-        self._is_open = True
+        for sink in sinks.values():
+            if isinstance(sink, OwnedSink):
+                await sink.claim(Owner(self._id, folder))
 
     async def restore(self, partition: str) -> Progress | None:
         """Return the last committed progress of ``partition``; None at the first start."""

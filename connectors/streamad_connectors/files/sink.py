@@ -76,7 +76,7 @@ class JsonlSink:
 
     async def owner(self) -> Owner | None:
         """Return who claimed the file last, None if nobody did. Raises OutputError if the claim cannot be read."""
-        return await self._in_thread(self._read_owner)
+        return await self._in_thread(self._present_owner)
 
     async def claim(self, owner: Owner) -> None:
         """Remember ``owner`` durably, beside the file. Raises OutputError."""
@@ -148,9 +148,11 @@ class JsonlSink:
             sync_folder(self.path.parent)
             self._new = False
 
+    def _present_owner(self) -> Owner | None:
+        """Return the owner, None of an empty file: one that was moved away takes its owner along."""
+        return self._read_owner() if self.path.exists() and self.path.stat().st_size else None
+
     def _read_owner(self) -> Owner | None:
-        if not self.path.exists() or not self.path.stat().st_size:
-            return None  # a file that was moved away takes its owner along
         try:
             return decode_json(read_state(self._owner_path), Owner)
         except FileNotFoundError:
