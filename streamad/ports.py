@@ -20,6 +20,8 @@ __all__ = [
     "LabelledSource",
     "NamedChannels",
     "OwingSource",
+    "OwnedSink",
+    "Owner",
     "RangedSource",
     "ResumableSource",
     "Scorer",
@@ -307,6 +309,25 @@ class DurableSink(Sink, Protocol):
 
     async def truncate(self, position: int) -> None:
         """Cut back to ``position`` bytes; raises CheckpointError if fewer are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The checkpoint whose commits a sink holds: its id and its folder, both "" for a run without a checkpoint."""
+
+    checkpoint: str
+    folder: str
+
+
+@runtime_checkable
+class OwnedSink(DurableSink, Protocol):
+    """A durable sink that remembers which checkpoint wrote to it last, so that no other one cuts its messages off."""
+
+    async def owner(self) -> Owner | None:
+        """Return who claimed the sink last, None if nobody did. Raises OutputError."""
+
+    async def claim(self, owner: Owner) -> None:
+        """Remember ``owner``, durably, before it writes. Raises OutputError."""
 
 
 @runtime_checkable

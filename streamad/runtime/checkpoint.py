@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from hashlib import blake2b
@@ -14,12 +15,13 @@ import msgspec
 from streamad.errors import CheckpointError
 from streamad.messages import OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate, merge
-from streamad.ports import DurableSink, Sink
+from streamad.ports import DurableSink, OwnedSink, Owner, Sink
 from streamad.runtime.saved_windows import SavedWindows, without_windows
+from streamad.settings.places import place_key
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import STATE_FOLDER
-from streamad.system.saved_progress import CommitFile, read_checkpoint
+from streamad.system.saved_progress import CommitFile, SavedState, read_checkpoint
 from streamad.system.tasks import look_at
 
 
@@ -27,8 +29,9 @@ class LocalCommitter:
     """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
-    crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. Sinks that
-    cannot be cut back (stdout) may repeat uncommitted messages. The windows of debts have files of their own, which are
+    crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. An output
+    that another checkpoint claimed meanwhile is refused before anything is cut. Sinks that cannot be cut back (stdout)
+    may repeat uncommitted messages. The windows of debts have files of their own, which are
     written before the partition's file. ``check_cursors`` gets the cursor of each partition before anything is changed.
     """
 
@@ -45,6 +48,7 @@ class LocalCommitter:
         self._check_cursors = check_cursors
         self._sinks = sinks
         self._names = names
+        self._id = ""
         self._number = 0
         self._progress: dict[str, Progress] = {}
         self._windows = SavedWindows(folder / "windows")
@@ -66,18 +70,32 @@ class LocalCommitter:
             raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
         clear_leftovers(self._folder)
         saved = read_checkpoint(self._folder)
-        self._number = saved.number
+        self._id, self._number = saved.id or secrets.token_hex(16), saved.number
         self._progress = await asyncio.to_thread(self._windows.restored, saved.progress)
         if self._check_cursors is not None:
             cursors = {name: progress.cursor for name, progress in saved.progress.items()}
             await asyncio.to_thread(self._check_cursors, cursors)
-        for role, sink in self._durable().items():
-            length = saved.outputs.get(self._names[role])
-            if length is not None:
-                await sink.truncate(length)
-        # Before the first message: a crash before the first commit must find the present lengths.
-        await self._write("start", None)
+        await self._open_outputs(saved)
         self._is_open = True
+
+    async def _open_outputs(self, saved: SavedState) -> None:
+        """Cut the outputs back and claim them; a refused start changes none of them."""
+        sinks, folder = self._durable(), str(self._folder.absolute())
+        lengths = {role: saved.outputs.get(self._names[role]) for role in sinks}
+        for sink in sinks.values():
+            await sink.position()  # locks it: nobody may write between the check and the cut
+        for role, sink in sinks.items():
+            place = f"{place_key(role)} ({self._names[role]})"
+            await check_owner(sink, Owner(saved.id, folder), lengths[role], place)
+        for role, sink in sinks.items():
+            if (length := lengths[role]) is not None:
+                await sink.truncate(length)
+        # Before the first message: a crash before the first commit must find the present lengths. And before the
+        # claims, which name the id that it stores.
+        await self._write("start", None)
+        for sink in sinks.values():
+            if isinstance(sink, OwnedSink):
+                await sink.claim(Owner(self._id, folder))
 
     async def restore(self, partition: str) -> Progress | None:
         """Return the last committed progress of ``partition``; None at the first start."""
@@ -151,9 +169,44 @@ class LocalCommitter:
     async def _write(self, name: str, progress: Progress | None) -> None:
         self._number += 1
         lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
-        commit = CommitFile(number=self._number, outputs=lengths, progress=progress and without_windows(progress))
+        commit = CommitFile(
+            number=self._number,
+            outputs=lengths,
+            progress=progress and without_windows(progress),
+            checkpoint=self._id,
+        )
         path = self._folder / f"{name}.json"
         await asyncio.to_thread(write_atomically, path, msgspec.json.encode(commit), is_state=True)
+
+
+async def check_owner(sink: Sink, owner: Owner, length: int | None, place: str) -> None:
+    """Raise CheckpointError if another checkpoint than ``owner`` writes to ``sink``, or wrote behind ``length`` bytes.
+
+    ``length``: where the last commit of ``owner`` ended, None before its first. ``place``: the sink, for people. What
+    a checkpoint whose folder is gone or was moved has written stays; the next owner appends to it.
+    """
+    last = await sink.owner() if isinstance(sink, OwnedSink) else None
+    if last is None or not isinstance(sink, OwnedSink):
+        return
+    # A checkpoint of a former release has no id before its first start.
+    is_same = last.checkpoint == owner.checkpoint if owner.checkpoint else last.folder == owner.folder
+    is_elsewhere = last.folder not in ("", owner.folder) and _id_in(last.folder) == last.checkpoint
+    would_cut = not is_same and length is not None and await sink.position() > length
+    if is_elsewhere or would_cut:
+        who = f"the checkpoint {last.folder}" if last.folder else "a run without a checkpoint"
+        wrote = "writes its messages there, too" if is_elsewhere else "wrote there since the last commit of this one"
+        raise CheckpointError(
+            f"{place}: {who} {wrote}, and a start would cut them off; nothing was changed: give each plant, and "
+            "each run.checkpoint, files of its own under sinks, or move this file away to begin a new one"
+        )
+
+
+def _id_in(folder: str) -> str | None:
+    """Return the id of the checkpoint in ``folder``, None if there is none that can be read."""
+    try:
+        return read_checkpoint(Path(folder)).id or None
+    except CheckpointError:
+        return None
 
 
 class UnsavedCommitter:
@@ -163,6 +216,7 @@ class UnsavedCommitter:
 
     def __init__(self, sinks: Mapping[Role, Sink]) -> None:
         self._sinks = sinks
+        self._is_open = False
         self._one_at_a_time = asyncio.Lock()
 
     async def owing(self) -> Mapping[str, Progress]:
@@ -176,11 +230,22 @@ class UnsavedCommitter:
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Write ``outputs``. Raises OutputError."""
         async with self._one_at_a_time:
+            if not self._is_open:
+                await self._open()
             for record in outputs:
                 if record.role in self._sinks:
                     await self._sinks[record.role].write([record])
             for sink in self._sinks.values():
                 await sink.flush()
+
+    async def _open(self) -> None:
+        nobody = Owner("", "")
+        for role, sink in self._sinks.items():
+            await check_owner(sink, nobody, None, place_key(role))
+        for sink in self._sinks.values():
+            if isinstance(sink, OwnedSink):
+                await sink.claim(nobody)
+        self._is_open = True
 
     async def release(self, partition: str) -> None:
         """Do nothing: no partition is owned."""

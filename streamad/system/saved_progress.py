@@ -18,18 +18,26 @@ SCHEMA_VERSION = 1
 
 
 class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the checkpoint: a partition's progress and the length of every output at that commit."""
+    """One file of the checkpoint: a partition's progress and the length of every output at that commit.
+
+    ``checkpoint``: the id of the checkpoint, the same in all its files; "" in those of former releases.
+    """
 
     number: int
     outputs: dict[str, int]
     progress: Progress | None = None
+    checkpoint: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The content of a checkpoint: the progress of each partition, and the length in bytes of each output."""
+    """The content of a checkpoint: the progress of each partition, and the length in bytes of each output.
 
+    ``id`` is "" if there is no checkpoint yet, or one of a former release.
+    """
+
+    id: str
     number: int
     progress: dict[str, Progress]
     outputs: dict[str, int]
@@ -43,7 +51,7 @@ def read_checkpoint(folder: Path) -> SavedState:
     commits = [_read(path) for path in sorted(folder.glob("*.json"))]
     newest = max(commits, key=lambda commit: commit.number, default=CommitFile(number=0, outputs={}))
     progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
-    return SavedState(newest.number, progress, newest.outputs)
+    return SavedState(newest.checkpoint, newest.number, progress, newest.outputs)
 
 
 def newest_commit_us(folder: Path) -> int | None:

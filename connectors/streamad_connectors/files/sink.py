@@ -15,10 +15,13 @@ from pydantic import BaseModel
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
+from streamad.ports import Owner
 from streamad.settings.fields import ConfigSection
-from streamad.system.files import append_whole, missing_line_end, sync_folder, writing
+from streamad.system.files import append_whole, missing_line_end, sync_folder, write_atomically, writing
 from streamad.system.locks import lock_open_file
+from streamad.system.opening import read_state
 from streamad.system.tasks import finished
+from streamad.system.untrusted_json import decode_json
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
@@ -32,7 +35,8 @@ class JsonlSink:
     """Appends each message as one JSON line to the URL's file; makes missing folders.
 
     ``flush`` returns when the lines are on the disk (fsync). A failed write leaves no half line. The file is locked
-    while open, so that no other sink or process writes to it.
+    while open, so that no other sink or process writes to it. ``.NAME.owner`` beside it names the checkpoint that wrote
+    to it last.
     """
 
     options_model: type[BaseModel] = JsonlSinkOptions
@@ -69,6 +73,14 @@ class JsonlSink:
     async def truncate(self, position: int) -> None:
         """Cut the file back to ``position`` and drop the buffer; raises CheckpointError if the file is shorter."""
         await self._in_thread(lambda: self._cut(position))
+
+    async def owner(self) -> Owner | None:
+        """Return who claimed the file last, None if nobody did. Raises OutputError if the claim cannot be read."""
+        return await self._in_thread(self._present_owner)
+
+    async def claim(self, owner: Owner) -> None:
+        """Remember ``owner`` durably, beside the file. Raises OutputError."""
+        await self._in_thread(lambda: self._write_owner(owner))
 
     async def close(self) -> None:
         """Write the buffer and release the file; safe to call twice."""
@@ -135,6 +147,30 @@ class JsonlSink:
         if self._new:
             sync_folder(self.path.parent)
             self._new = False
+
+    def _present_owner(self) -> Owner | None:
+        """Return the owner, None of an empty file: one that was moved away takes its owner along."""
+        return self._read_owner() if self.path.exists() and self.path.stat().st_size else None
+
+    def _read_owner(self) -> Owner | None:
+        try:
+            return decode_json(read_state(self._owner_path), Owner)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise OutputError(
+                f"{self._owner_path}: cannot be read ({error}), so it is not known which checkpoint writes to "
+                f"{self.path.name}; delete it if no other plant does"
+            ) from error
+
+    def _write_owner(self, owner: Owner) -> None:
+        self._open()
+        if self._regular and self._read_owner() != owner:
+            write_atomically(self._owner_path, msgspec.json.encode(owner), is_state=True)
+
+    @property
+    def _owner_path(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.owner")
 
     def _cut(self, position: int) -> None:
         descriptor = self._open()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
@@ -16,8 +17,9 @@ from streamad.learn.feedback.place import check_feedback, feedback_url
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
-from streamad.ports import TransactionalSource
-from streamad.runtime.wiring import sink_urls, source_for, status_sink
+from streamad.ports import Owner, TransactionalSource
+from streamad.runtime.checkpoint import check_owner
+from streamad.runtime.wiring import sink_for, sink_urls, source_for, status_sink
 from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
@@ -144,7 +146,7 @@ def check_checkpoint(plant: Plant) -> list[Finding]:
     if isinstance(source, TransactionalSource):
         return [ok("checkpoint", "none needed: progress and outputs are one transaction of the source")]
     try:
-        return _local_checkpoint(plant)
+        return _local_checkpoint(plant) + _other_owners(plant)
     except OSError as error:  # a name that is too long, a folder without permission
         why = error.strerror or error
         return [failed("checkpoint", f"{plant.settings.run.checkpoint}: {why}", "choose another folder")]
@@ -164,6 +166,34 @@ def _local_checkpoint(plant: Plant) -> list[Finding]:
     if _is_locked(folder / "lock"):
         return [failed(check, f"{folder} is in use by a running streamad", "stop it first, or use another folder")]
     return _fits_outputs(check, folder, plant)
+
+
+def _other_owners(plant: Plant) -> list[Finding]:
+    """Return a finding for each sink that another checkpoint writes to."""
+    name, owner, lengths = plant.settings.run.checkpoint, Owner("", ""), {}
+    if name is not None:
+        folder = plant.base_dir / name
+        with suppress(CheckpointError):  # ``_fits_outputs`` reports it
+            saved = read_checkpoint(folder)
+            owner, lengths = Owner(saved.id, str(folder.absolute())), saved.outputs
+    findings = []
+    for role, url in sink_urls(plant.settings).items():
+        place = place_key(role)
+        try:
+            asyncio.run(_check_owner(plant, role, url, owner, lengths.get(url)))
+        except CheckpointError as error:
+            findings.append(failed(place, str(error).removeprefix(f"{place}: ")))
+        except StreamadError:
+            continue  # ``check_sinks`` reports it
+    return findings
+
+
+async def _check_owner(plant: Plant, role: Role, url: str, owner: Owner, length: int | None) -> None:
+    sink = sink_for(plant, role, url)
+    try:
+        await check_owner(sink, owner, length, place_key(role))
+    finally:
+        await sink.close()
 
 
 def _is_locked(lock: Path) -> bool:

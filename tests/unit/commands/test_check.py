@@ -377,6 +377,17 @@ def test_a_rate_within_the_ranks_of_an_out_of_fold_calibration_is_an_estimate(tr
     assert report["checks"][-1]["message"].endswith("12 sequences scored out of fold calibrate it for 0.1, an estimate")
 
 
+def test_outputs_of_another_checkpoint_fail_before_anything_is_cut_off(trained: Path) -> None:
+    assert CliRunner().invoke(app, ["run", "-c", str(trained), "-q"]).exit_code == 0
+    content = yaml.safe_load(trained.read_text())
+    other = trained.with_name("other.yaml")
+    other.write_text(yaml.safe_dump({**content, "run": {"checkpoint": "other"}}))
+    found = findings(other)
+    assert [(each["outcome"], each["check"]) for each in found] == [("failed", "sinks.verdicts")]
+    assert f"the checkpoint {trained.parent / 'checkpoint'} writes its messages there, too" in found[0]["message"]
+    assert "give each plant, and each run.checkpoint, files of its own" in found[0]["message"]
+
+
 def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:
     result = CliRunner().invoke(app, ["run", "-c", str(trained), "-q"])
     assert result.exit_code == 0, result.output

@@ -194,7 +194,7 @@ def test_merging_updates_is_reading_a_compacted_log_to_its_end() -> None:
 
 
 async def test_a_checkpoint_is_read_without_its_lock(tmp_path: Path) -> None:
-    assert read_checkpoint(tmp_path / "none") == SavedState(0, {}, {})
+    assert read_checkpoint(tmp_path / "none") == SavedState("", 0, {}, {})
     sinks = {"events": ListSink(), "alerts": ListSink()}
     running = committer(tmp_path, sinks)
     await running.restore("p")
