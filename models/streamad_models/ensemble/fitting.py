@@ -115,9 +115,9 @@ def _remarks_on_units(scaling: ChannelScaling, data: WindowSet) -> tuple[str, ..
     """Return a remark for each unit whose channels do not share one scale."""
     names = data.channels or tuple(f"channel {place}" for place in range(data.values.shape[1]))
     return tuple(
-        f"{' | '.join(some_of([names[place] for place in group]) for group in groups)} have the unit "
-        f"{data.units[groups[0][0]]}, but spreads more than {WIDEST_RATIO:g} times apart, so they do not share one "
-        "scale: is a unit wrong?"
+        f"channels of the unit {data.units[groups[0][0]]} do not share one scale, because their spreads lie more than "
+        f"{WIDEST_RATIO:g} times apart: {' | '.join(some_of([names[place] for place in group]) for group in groups)}; "
+        "correct a unit that is wrong"
         for groups in scaling.divided
     )
 

@@ -40,9 +40,9 @@ def test_units_that_are_all_different_or_not_there_share_nothing(units: tuple[st
     ("spreads", "groups", "named"),
     [
         ((1.0, 1.0, 1.0, 8.0), (), ""),
-        ((1.0, 1.0, 1.0, 12.0), (((0, 1, 2), (3,)),), "c0, c1, c2 | c3 have the unit L/h"),
-        ((90.0, 1.0), (((1,), (0,)),), "c1 | c0 have the unit L/h"),
-        ((1.0, 1.0, 80.0, 90.0, 100.0), (((0, 1), (2, 3, 4)),), "c0, c1 | c2, c3, c4 have the unit L/h"),
+        ((1.0, 1.0, 1.0, 12.0), (((0, 1, 2), (3,)),), "c0, c1, c2 | c3;"),
+        ((90.0, 1.0), (((1,), (0,)),), "c1 | c0;"),
+        ((1.0, 1.0, 80.0, 90.0, 100.0), (((0, 1), (2, 3, 4)),), "c0, c1 | c2, c3, c4;"),
     ],
 )
 def test_channels_of_one_unit_share_a_scale_only_within_ten_times(
@@ -52,8 +52,8 @@ def test_channels_of_one_unit_share_a_scale_only_within_ten_times(
     assert fit_channel_scaling(data).divided == groups
     data = replace(data, channels=tuple(f"c{place}" for place in range(len(spreads))))
     remarks = Ensemble(SMALL).fit(data, seed=0, device="cpu").summary.remarks
-    found = [each for each in remarks if "more than 10 times apart, so they do not share one scale" in each]
-    assert [each.startswith(named) for each in found] == [True] * len(groups)
+    found = [each for each in remarks if each.startswith("channels of the unit L/h do not share one scale")]
+    assert [f"apart: {named}" in each for each in found] == [True] * len(groups)
 
 
 def test_a_channel_that_repeats_from_run_to_run_counts_more_than_noise() -> None:
