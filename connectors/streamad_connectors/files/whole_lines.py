@@ -72,7 +72,7 @@ class WholeLines:
         """Note that the next ``n_bytes`` have no line end, nor has a hole behind them."""
         self._searched += n_bytes
         if self.has_more:
-            self._searched = _end_of_hole(file, self._searched)
+            self._searched = end_of_hole(file, self._searched)
         n_checked = min(_CHECKED_BYTES, self._searched - self._begin)
         self._before = os.pread(file, n_checked, self._searched - n_checked)
 
@@ -91,8 +91,11 @@ def _cut(start: int, chunk: bytes, limit: int) -> list[FoundLine]:
     return found
 
 
-def _end_of_hole(file: int, offset: int) -> int:
-    """Return where a hole of a sparse file ends that begins at ``offset``: zeros without a line end."""
+def end_of_hole(file: int, offset: int) -> int:
+    """Return where a hole of a sparse file ends that ``offset`` lies in: zeros without a line end.
+
+    ``offset`` itself outside of a hole, and where the file system knows of none.
+    """
     try:
         return os.lseek(file, offset, os.SEEK_DATA)
     except OSError as error:

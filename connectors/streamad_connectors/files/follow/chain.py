@@ -125,6 +125,8 @@ class Chain:
                 continue
             if records is not None:
                 found += self._batches(records)
+                if not found and self._file is not None and self._file.is_searching:
+                    break  # other files, and a stop, have their turn
             elif self._file is not None and self._file.is_through:
                 self._finish()
             else:
@@ -134,6 +136,8 @@ class Chain:
     @property
     def is_caught_up(self) -> bool:
         """Return whether no file waits to be opened or looked for; for use after ``take`` returned nothing."""
+        if self._file is not None and self._file.is_searching:
+            return False
         is_there = self._file is not None or self._resting is not None
         return self._is_polled and (is_there or not (self._plan or self._later))
 
@@ -144,6 +148,8 @@ class Chain:
     def rest(self) -> None:
         """Close the files until the current one changes, if nothing of it is left to be read."""
         if self._file is None or self._piece is None or self._later or self._piece.listed.is_rotated:
+            return
+        if self._file.is_searching:
             return
         stamp, begin = self._file.stamp, self.next_offset - self._piece.ordinal * FILE_OFFSETS
         piece = with_fields(self._piece, begin=begin)
@@ -200,7 +206,7 @@ class Chain:
     def _open(self, piece: Piece) -> bool:
         """Open the file of ``piece``; return whether it still has that name: if not, the next poll finds it."""
         try:
-            file = GrowingFile(piece.listed.path)
+            file = GrowingFile(piece.listed.path, self._options.max_record_bytes)
         except FileNotFoundError:
             file = None
         if file is None or file.identity != piece.listed.identity:
@@ -240,6 +246,8 @@ class Chain:
             return None
         file.look()
         records = file.take(cutter)
+        if records is None and file.is_searching:
+            return []
         return file.take_rest(cutter) if records is None and self._is_over else records
 
     def _finish(self) -> None:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import ReadRecord, open_bytes, shrunk_error
+from streamad_connectors.files.formats.reading import ReadRecord, open_bytes, shrunk_error, skip_hole
 
 _PIECE_BYTES = 1 << 18
 
@@ -58,4 +58,5 @@ def skip_line(handle: BinaryIO) -> int:
         skipped += len(piece)
         if piece.endswith(b"\n"):
             break
+        skipped += skip_hole(handle)
     return skipped

@@ -20,6 +20,7 @@ from streamad.system.rights import reason
 from streamad.system.tasks import look_at
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.whole_lines import end_of_hole
 
 MAX_BATCH_RECORDS = 512
 MAX_BATCH_BYTES = 1 << 20
@@ -48,6 +49,7 @@ class _Pieces(io.RawIOBase):
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
+        self.is_packed = isinstance(inner, gzip.GzipFile)
 
     def readable(self) -> bool:
         return True
@@ -80,6 +82,19 @@ def open_bytes(path: Path) -> BinaryIO:
     is_packed = path.suffix.lower() == ".gz"
     inner = gzip.GzipFile(path, "rb") if is_packed else path.open("rb", buffering=0)
     return cast("BinaryIO", io.BufferedReader(_Pieces(cast("BinaryIO", inner)), _BUFFER_BYTES))
+
+
+def skip_hole(handle: BinaryIO) -> int:
+    """Go to the end of the hole of a sparse file that ``handle`` (``open_bytes``) stands in; return how many bytes."""
+    raw = getattr(handle, "raw", None)
+    if not isinstance(raw, _Pieces) or raw.is_packed:
+        return 0
+    at, read_to = handle.tell(), raw.tell()
+    end = end_of_hole(handle.fileno(), at)
+    raw.seek(read_to)  # looking for data has moved it, and ``handle`` has read ahead
+    if end > at:
+        handle.seek(end)
+    return end - at
 
 
 class BatchReader:

@@ -8,10 +8,11 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from streamad.errors import ConfigError, SourceError
 from streamad.types import FILE_OFFSETS, PartitionAssigned, Record, RecordBatch
+from streamad_connectors.files.follow import growing
 from tests.support.files import read_one, source
 from tests.support.follow import Tail, append, delete, move, n_open_files, rotate, write_anew
 
@@ -53,18 +55,23 @@ STEPS = st.one_of(
 
 
 @given(
-    name=st.sampled_from(sorted(FORMATS)), is_joined=st.booleans(), steps=st.lists(STEPS, max_size=25), data=st.data()
+    name=st.sampled_from(sorted(FORMATS)),
+    is_joined=st.booleans(),
+    is_small=st.booleans(),
+    steps=st.lists(STEPS, max_size=25),
+    data=st.data(),
 )
 @settings(max_examples=150, deadline=None)
 async def test_followed_equals_finished(
-    name: str, is_joined: bool, steps: list[int | str], data: st.DataObject
+    name: str, is_joined: bool, is_small: bool, steps: list[int | str], data: st.DataObject
 ) -> None:
     """Written in any pieces, rotated and read again at any moment: the records of its generations, each once.
 
     If it is joined, a new file begins instead of a rotation.
     """
     header, rows = FORMATS[name]
-    with tempfile.TemporaryDirectory() as folder:
+    small = {"WINDOW_BYTES": 32, "BLOCK_BYTES": 8, "LOOK_BYTES": 16} if is_small else {"LOOK_BYTES": growing.LOOK_BYTES}
+    with tempfile.TemporaryDirectory() as folder, patch.multiple(growing, **small):
         writer = Writer(Path(folder) / name, header, rows(0, 60), is_joined=is_joined)
         reader = Reader(name, Path(folder), data, is_joined=is_joined)
         writer.write(5)
@@ -265,6 +272,81 @@ async def test_a_large_file_is_read_in_bounded_steps(tmp_path: Path) -> None:
     async with following("app.jsonl", tmp_path) as tail:
         assert read_numbers(tail) == list(range(100_000))
         assert max(len(batch.records) for batch in tail.batches) == 512
+
+
+HOLE = 900 << 30  # to read its zeros would take minutes
+
+
+def sparse(path: Path, before: bytes, after: bytes = b"") -> None:
+    """Write a file of ``before``, a hole, and ``after``."""
+    with path.open("wb") as file:
+        file.write(before)
+        file.seek(HOLE)
+        file.write(after)
+        file.truncate()
+
+
+async def followed(url: str, folder: Path, n: int, **options: Any) -> dict[str, list[bytes]]:
+    """Follow all partitions of ``url`` until they have given ``n`` records; return the values of each."""
+    opened = source(url, folder, **{"follow": True, "follow_interval": "1ms", **options})
+    found: dict[str, list[bytes]] = {}
+    async with aclosing(cast("AsyncGenerator[Any, None]", opened.batches())) as events:
+        async for event in events:
+            if isinstance(event, PartitionAssigned):
+                found[event.partition] = []
+                await opened.seek(event.partition, None)
+            else:
+                found[event.partition] += [record.value for record in event.records]
+            if sum(map(len, found.values())) >= n:
+                break
+    await opened.close()
+    return found
+
+
+def numbers_of(values: list[bytes]) -> list[int]:
+    return [json.loads(value)["n"] for value in values]
+
+
+async def test_a_hole_holds_up_neither_its_own_file_nor_others(tmp_path: Path) -> None:
+    sparse(tmp_path / "a.jsonl", json_lines(0, 3), b"\n" + json_lines(3, 5))
+    append(tmp_path / "b.jsonl", json_lines(5, 9))
+    found = await followed("*.jsonl", tmp_path, 10, max_record_bytes=1_000)
+    assert numbers_of(found["b.jsonl"]) == [5, 6, 7, 8]
+    (*before, long, fourth, fifth) = found["a.jsonl"]
+    assert numbers_of([*before, fourth, fifth]) == [0, 1, 2, 3, 4]
+    assert long == b"\0" * 1_001
+
+
+async def test_a_line_that_does_not_end_leaves_others_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "LOOK_BYTES", 1 << 17)
+    (tmp_path / "a.jsonl").write_bytes(json_lines(0, 3) + b"x" * (1 << 22) + b"\n" + json_lines(3, 4))
+    append(tmp_path / "b.jsonl", json_lines(5, 9))
+    found = await followed("*.jsonl", tmp_path, 9, max_record_bytes=1_000)
+    assert numbers_of(found["b.jsonl"]) == [5, 6, 7, 8]
+    assert numbers_of([*found["a.jsonl"][:3], *found["a.jsonl"][4:]]) == [0, 1, 2, 3]
+    assert found["a.jsonl"][3] == b"x" * 1_001
+
+
+async def test_an_end_of_zeros_is_cut_once_another_file_follows(tmp_path: Path) -> None:
+    sparse(tmp_path / "day-1.jsonl", json_lines(0, 3))
+    async with Tail("*.jsonl", tmp_path, files="joined", max_record_bytes=1_000) as tail:
+        await tail.begin()
+        await tail.catch_up()
+        assert numbers_of(tail.values) == [0, 1, 2]
+        append(tmp_path / "day-2.jsonl", json_lines(3, 5))
+        await tail.catch_up()
+    assert tail.values[3] == b"\0" * 1_001
+    assert numbers_of(tail.values[4:]) == [3, 4]
+
+
+@pytest.mark.parametrize("line_end", ["\r", "\n"])
+async def test_rows_without_a_line_feed_are_read_whole(tmp_path: Path, line_end: str) -> None:
+    rows = "".join(f"B-{n},{n}{line_end}" for n in range(60_000))
+    (tmp_path / "a.csv").write_bytes(b"id,temp\r\n" + rows.encode() + b"last,1\n")
+    found = await followed("a.csv", tmp_path, 60_001, channels=("temp",), max_record_bytes=1_000)
+    assert len(found["a.csv"]) == 60_001
 
 
 async def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:

@@ -101,3 +101,13 @@ async def test_a_stop_ends_a_run_of_blank_lines_at_the_next_piece(name: str, tmp
         await reader.next_batch()
     assert stop.looks == 3
     reader.close()
+
+
+async def test_a_hole_of_a_sparse_file_is_one_long_line_and_read_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "a.jsonl").open("wb") as file:
+        file.write(b"1\n")
+        file.seek(900 << 30)  # to read its zeros would take minutes
+        file.write(b"\n2\n")
+    records = await read_one("a.jsonl", tmp_path, max_record_bytes=1_000)
+    assert [record.value for record in records] == [b"1", b"\0" * 1_001, b"2"]
+    assert records[-1].offset == (900 << 30) + 1
