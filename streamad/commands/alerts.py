@@ -13,10 +13,10 @@ import typer
 
 from streamad.commands.shared.console import Fields, err, note, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line
-from streamad.commands.shared.outputs import subscription_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Verdict
+from streamad.outputs.reading import subscription_of
 from streamad.plugins import ConnectorContext, connect_subscription, split_url
 from streamad.ports import EndingSubscription, Subscription
 from streamad.runtime.subscribing import Messages

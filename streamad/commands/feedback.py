@@ -10,21 +10,21 @@ import msgspec
 import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, notice
-from streamad.commands.shared.marks.marked import print_marked
-from streamad.commands.shared.marks.marking import (
+from streamad.commands.shared.marked import print_marked
+from streamad.commands.shared.options import (
     ByOption,
-    MarkWriter,
+    ModelOption,
     NoteOption,
     SequenceOption,
     StreamOption,
     check_names,
 )
 from streamad.commands.shared.plants import load_plant
-from streamad.commands.shared.stored import ModelOption
 from streamad.errors import UsageError
 from streamad.learn.feedback.table import FeedbackRow, read_feedback_csv
 from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
+from streamad.outputs.marking import MarkWriter
 
 
 def feedback(

@@ -19,9 +19,9 @@ from streamad.commands.shared.console import (
     styled,
 )
 from streamad.commands.shared.extras import need_notify
-from streamad.commands.shared.outputs import place_of
 from streamad.commands.shared.plants import load_plant, located
 from streamad.errors import ConfigError
+from streamad.outputs.reading import place_of
 from streamad.plant import Plant
 
 

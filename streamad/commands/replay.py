@@ -19,7 +19,6 @@ from streamad.commands.shared.console import (
     print_json,
     run_async,
 )
-from streamad.commands.shared.explanations.plots import Plots
 from streamad.commands.shared.figures.certification import certification_of, found_faults_in_service
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
@@ -33,6 +32,7 @@ from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import check_out, load_whole_plant
+from streamad.commands.shared.plots import Plots
 from streamad.errors import UsageError
 from streamad.judge.shift.many_alerts import lines_of
 from streamad.learn.parts import registry_of
@@ -42,7 +42,7 @@ from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.replay import PacedSource
-from streamad.runtime.wiring import OUTPUT_ROLES
+from streamad.settings.places import OUTPUT_ROLES
 
 
 def replay(

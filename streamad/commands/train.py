@@ -37,7 +37,6 @@ from streamad.commands.shared.figures.report import bad_values_text, print_refer
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.versions.service import loads_text
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import scores_of
@@ -51,6 +50,7 @@ from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import calibrating_ids, promotion_doubt, train_model
 from streamad.learn.training.presumed import separated
 from streamad.messages import ModelRef
+from streamad.outputs.versions.service import loads_text
 from streamad.plant import Plant
 from streamad.ports import Detector
 from streamad.safe_text import visible_name

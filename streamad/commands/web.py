@@ -75,7 +75,7 @@ def page_of(plant: Plant):  # type: ignore[no-untyped-def]
 
 def say_missing(plant: Plant) -> None:
     """Note which outputs the plant does not keep, and what the page lacks for it."""
-    from streamad.commands.shared.outputs import place_of  # noqa: PLC0415
+    from streamad.outputs.reading import place_of  # noqa: PLC0415
 
     lacks = {
         "verdicts": "normal sequences",

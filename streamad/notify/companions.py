@@ -8,10 +8,10 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import StreamadError
 from streamad.messages import Attribution, Window
 from streamad.messages.accepting import accepted
+from streamad.outputs.reading import place_of, received, subscription_of
 from streamad.plant import Plant
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from streamad.commands.shared.explanations.cases import Case, Normals, courses_of_message
 from streamad.messages import Window
 from streamad.notify.companions import Companions
 from streamad.notify.notices import Item
+from streamad.outputs.cases import Case, Normals, courses_of_message
 from streamad.pictures.drawing import drawn
 from streamad.plant import Plant
 from streamad.safe_text import described

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import msgspec
 
-from streamad.commands.shared.outputs import subscription_of
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution
 from streamad.messages.accepting import accepted
@@ -22,6 +21,7 @@ from streamad.notify.picturing import Picturing
 from streamad.notify.policy import Batch, Policy
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender, deliver
 from streamad.notify.undelivered import Undelivered
+from streamad.outputs.reading import subscription_of
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription, StoredMessage
 from streamad.safe_text import described, one_line

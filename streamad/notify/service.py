@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import stamina.instrumentation
 
-from streamad.commands.shared.outputs import place_of
 from streamad.errors import ConfigError, PluginError, Problem, UsageError
 from streamad.notify.companions import Companions
 from streamad.notify.notices import Notice
@@ -19,6 +18,7 @@ from streamad.notify.receiver import Receiver, Shared
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender
 from streamad.notify.undelivered import Undelivered
 from streamad.notify.webhook import WebhookSender
+from streamad.outputs.reading import place_of
 from streamad.plant import Plant
 from streamad.settings.fields import SecretSource
 from streamad.settings.notify import ReceiverSettings

@@ -12,12 +12,10 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
-from streamad.settings.places import file_path
-from streamad.settings.plant_yaml import Settings, check_file_ids
+from streamad.settings.places import file_path, sink_urls
+from streamad.settings.plant_yaml import check_file_ids
 from streamad.system.saved_progress import newest_commit_us
 from streamad.types import from_us
-
-OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
 
 _RELEASED_US = 1_792_800_000_000_000
 """2026-10-24: no machine that runs this release has a clock before it. Raise it with each release."""
@@ -56,18 +54,6 @@ def _check_file_ids(url: str) -> None:
 def _kind(url: str) -> tuple[str, str]:
     scheme, rest, _ = split_url(url)
     return scheme, PurePath(rest).suffix.lower() if scheme == "file" else ""
-
-
-def sink_urls(settings: Settings) -> dict[Role, str]:
-    """Return the URL of each role that has a sink."""
-    urls = {role: getattr(settings.sinks, role) for role in OUTPUT_ROLES}
-    return {role: url for role, url in urls.items() if url is not None}
-
-
-def input_urls(settings: Settings) -> dict[str, str]:
-    """Return the URL of each key of the config that names recordings or a source."""
-    urls = {"source.url": settings.source.url, "model.recordings": settings.model.recordings}
-    return {key: url for key, url in urls.items() if url is not None}
 
 
 def sinks_for(plant: Plant) -> dict[Role, Sink]:

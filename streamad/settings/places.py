@@ -17,6 +17,8 @@ from streamad.messages import Role
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 
+OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
+"""The roles of messages that a run writes to sinks, each as the config says."""
 _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
     "learning.store": ("default/accepted/sequences.npz", "default/marks/mark.json"),
@@ -33,6 +35,18 @@ _NO_PROTOCOL = re.compile("[^a-z]")
 def place_key(role: Role) -> str:
     """Return the key of the config with the URL of ``role``."""
     return "learning.feedback" if role == "feedback" else f"sinks.{role}"
+
+
+def sink_urls(settings: Settings) -> dict[Role, str]:
+    """Return the URL of each role that has a sink."""
+    urls = {role: getattr(settings.sinks, role) for role in OUTPUT_ROLES}
+    return {role: url for role, url in urls.items() if url is not None}
+
+
+def input_urls(settings: Settings) -> dict[str, str]:
+    """Return the URL of each key of the config that names recordings or a source."""
+    urls = {"source.url": settings.source.url, "model.recordings": settings.model.recordings}
+    return {key: url for key, url in urls.items() if url is not None}
 
 
 def file_of(url: str, base_dir: Path) -> Path | None:

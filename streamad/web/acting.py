@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
-from streamad.commands.shared.marks.marking import MarkWriter
-from streamad.commands.shared.stored import one_model
-from streamad.commands.shared.versions.service import decline, put_into_service, roll_back
-from streamad.commands.shared.versions.training import relearn_by_monitor
 from streamad.errors import StreamadError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.store.records import MarkKind
+from streamad.outputs.marking import MarkWriter
+from streamad.outputs.stored import one_model
+from streamad.outputs.versions.service import decline, put_into_service, roll_back
+from streamad.outputs.versions.training import relearn_by_monitor
 from streamad.plant import Plant
 from streamad.telemetry.logs import get_status_logger
 from streamad.web.access import Person

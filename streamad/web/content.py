@@ -12,9 +12,6 @@ from typing import cast
 
 import numpy as np
 
-from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
-from streamad.commands.shared.stored import some_models
-from streamad.commands.shared.versions.training import trainings_of
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.envelope import Clock
@@ -32,6 +29,9 @@ from streamad.messages import (
     WorkerStatus,
     unpacked_curve,
 )
+from streamad.outputs.cases import Case, Normal, Normals, courses_of_message
+from streamad.outputs.stored import some_models
+from streamad.outputs.versions.training import trainings_of
 from streamad.pictures.content import NormalCourse
 from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import Facts

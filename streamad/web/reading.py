@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from streamad.commands.shared.outputs import place_of, received, subscription_of
 from streamad.errors import OutputError, StreamadError
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.feedback.place import feedback_subscription, feedback_url
@@ -30,6 +29,7 @@ from streamad.messages import (
     message_type,
 )
 from streamad.messages.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
+from streamad.outputs.reading import place_of, received, subscription_of
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path

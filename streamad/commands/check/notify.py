@@ -8,9 +8,9 @@ from pathlib import Path
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.check.places import makeable
 from streamad.commands.shared.extras import need_notify
-from streamad.commands.shared.outputs import place_of
-from streamad.commands.shared.plants import misplaced
 from streamad.errors import StreamadError
+from streamad.outputs.places import misplaced
+from streamad.outputs.reading import place_of
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.settings.places import file_of

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
-from streamad.commands.shared.plants import misplaced
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.place import check_feedback, feedback_url
 from streamad.messages import Role
+from streamad.outputs.places import misplaced
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import Owner, TransactionalSource
 from streamad.runtime.checkpoint import check_owner
-from streamad.runtime.wiring import sink_for, sink_urls, source_for, status_sink
-from streamad.settings.places import file_of, place_key
+from streamad.runtime.wiring import sink_for, source_for, status_sink
+from streamad.settings.places import file_of, place_key, sink_urls
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
 from streamad.system.rights import missing_right, reason

@@ -21,7 +21,8 @@ from streamad.ingest.windowing import Unscorable, to_window
 from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
-from streamad.runtime.wiring import sink_urls, source_for
+from streamad.runtime.wiring import source_for
+from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import SequenceSettings, WindowSettings
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})

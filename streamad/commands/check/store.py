@@ -9,8 +9,8 @@ from fsspec.core import split_protocol
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.check.places import makeable, misplaced_folder
-from streamad.commands.shared.stored import open_store, stored_models
 from streamad.errors import StreamadError
+from streamad.outputs.stored import open_store, stored_models
 from streamad.plant import Plant
 from streamad.system.rights import missing_right
 

@@ -11,12 +11,12 @@ import typer
 from streamad.commands.explain.finding import Findings, Found, checked_id, find
 from streamad.commands.explain.words import as_json, print_case
 from streamad.commands.shared.console import ConfigOption, out, print_json, printed, run_async
-from streamad.commands.shared.explanations.cases import Case, Normals, courses_of_message, courses_of_window
-from streamad.commands.shared.outputs import Former, place_of
 from streamad.commands.shared.plants import check_out, load_plant, load_whole_plant
 from streamad.errors import SourceError, UsageError
 from streamad.ingest.windowing import Unscorable
 from streamad.messages import Alert, Attribution, Verdict
+from streamad.outputs.cases import Case, Normals, courses_of_message, courses_of_window
+from streamad.outputs.reading import Former, place_of
 from streamad.pictures.drawing import FORMATS, Format, check_extra, drawn
 from streamad.pictures.facts import Facts, is_explained
 from streamad.plant import Plant

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from streamad.commands.shared.outputs import Former, is_there, place_of, stored
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Role, Verdict, Window
+from streamad.outputs.reading import Former, is_there, place_of, stored
 from streamad.plant import Plant
 
 _SHORTEST = 6

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamad.commands.shared.console import note, out, styled
-from streamad.commands.shared.explanations.cases import Case
 from streamad.judge.explanations.words import p_text, place
 from streamad.messages import Attribution, ChannelShare
+from streamad.outputs.cases import Case
 from streamad.pictures.content import Scores
 from streamad.pictures.facts import MARKS, Facts, departure, headline, is_explained, speakers, when
 from streamad.safe_text import visible_name

@@ -13,27 +13,20 @@ import typer
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
-from streamad.commands.shared.marks.marked import print_marked
-from streamad.commands.shared.marks.marking import (
+from streamad.commands.shared.marked import print_marked
+from streamad.commands.shared.options import (
     ByOption,
-    MarkWriter,
+    ModelOption,
     NoteOption,
     SequenceOption,
     StreamOption,
     check_names,
 )
 from streamad.commands.shared.plants import check_out, load_plant
-from streamad.commands.shared.stored import (
-    ModelOption,
-    StoreView,
-    learning_of,
-    open_store,
-    stored_models,
-    stored_sequences,
-    time_text,
-)
 from streamad.errors import UsageError
 from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.outputs.marking import MarkWriter
+from streamad.outputs.stored import StoreView, learning_of, open_store, stored_models, stored_sequences, time_text
 from streamad.plant import Plant
 from streamad.ranges import Span, parse_time_us, span_of
 from streamad.system.files import write_atomically, writing

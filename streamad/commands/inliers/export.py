@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamad.commands.shared.stored import StoreView
 from streamad.learn.store.records import Mark
+from streamad.outputs.stored import StoreView
 from streamad.types import ChannelSpec, from_us
 
 _PERIOD_US = 1_000

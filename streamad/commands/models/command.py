@@ -13,12 +13,13 @@ from streamad.commands.groups import group_of
 from streamad.commands.models.show import show_page
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json, print_table, styled
 from streamad.commands.shared.figures.certification import found_faults, line_below_certified
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant, name_config
-from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
+from streamad.outputs.stored import one_model, some_models
 from streamad.plant import Plant
 
 _OTHERS = {

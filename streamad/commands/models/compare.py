@@ -11,9 +11,9 @@ from rich.table import Table
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, print_json, print_table
 from streamad.commands.shared.figures.report import print_references
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
 from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
@@ -21,6 +21,7 @@ from streamad.learn.promotion.comparison import Comparison, compare_versions
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.silenced import Silenced
 from streamad.learn.registry.registry import NoModelError
+from streamad.outputs.stored import learning_of, one_model, open_store
 from streamad.safe_text import visible_name
 
 _SHOWN_SILENCED = 20

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from streamad.commands.shared.versions.figures import figure_rows
+from streamad.outputs.versions.figures import figure_rows
 
 
 def figures_table(figures: Mapping[str, float], heads: Mapping[str, str]) -> Table:

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, run_async
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
-from streamad.commands.shared.stored import ModelOption, one_model
 from streamad.errors import RegistryError, StreamadError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune as removed_by_pruning
 from streamad.learn.trainer.status import read_status
+from streamad.outputs.stored import one_model
 from streamad.plant import Plant
 
 

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
-from streamad.commands.shared.stored import ModelOption, one_model
-from streamad.commands.shared.versions import service
-from streamad.commands.shared.versions.service import Served
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError
+from streamad.outputs.stored import one_model
+from streamad.outputs.versions import service
+from streamad.outputs.versions.service import Served
 
 
 def promote(

@@ -11,10 +11,10 @@ from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table, row, styled
 from streamad.commands.shared.figures.certification import FoundFaults, calibration_text
 from streamad.commands.shared.figures.report import print_by_fault, print_references
-from streamad.commands.shared.stored import time_text
 from streamad.errors import some_of
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
+from streamad.outputs.stored import time_text
 
 _SHOWN_CHALLENGES = 5
 _LABEL = 12

@@ -15,9 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, count, out, print_json, styled
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
-from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
-from streamad.commands.shared.versions.training import ended_text, request_text, training_text
 from streamad.errors import StoreError, UsageError
 from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
@@ -26,6 +25,8 @@ from streamad.learn.registry.manifest import Manifest
 from streamad.learn.store.records import Mark, Share
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.outputs.stored import open_store, some_models, stored_models
+from streamad.outputs.versions.training import ended_text, request_text, training_text
 from streamad.plant import Plant
 from streamad.safe_text import one_line
 from streamad.settings.learning import LearningSettings

@@ -18,11 +18,9 @@ from streamad.commands.shared.console import (
     run_async,
     stop_on_signals,
 )
+from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.stored import ModelOption, learning_of, one_model
-from streamad.commands.shared.versions.service import loads_text
-from streamad.commands.shared.versions.training import progress_text, relearn_request
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.learn.trainer.child import Child
@@ -34,6 +32,9 @@ from streamad.learn.trainer.requests import (
     post_request,
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.outputs.stored import learning_of, one_model
+from streamad.outputs.versions.service import loads_text
+from streamad.outputs.versions.training import progress_text, relearn_request
 from streamad.plant import Plant
 from streamad.system.tasks import wait_for_either
 from streamad.types import from_us

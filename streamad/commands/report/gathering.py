@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from streamad.commands.shared.outputs import Former, is_there, place_of, stored
-from streamad.commands.shared.stored import known_models, open_store, stored_models
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.messages import Alert, Attribution, Event, Feedback, ModelRef, Role, Verdict, Window
+from streamad.outputs.reading import Former, is_there, place_of, stored
+from streamad.outputs.stored import known_models, open_store, stored_models
 from streamad.plant import Plant
 from streamad.ports import EndingSubscription
 from streamad.ranges import Span

@@ -11,9 +11,10 @@ from typing import Any
 
 from streamad.errors import ConfigError, Problem, StreamadError, UsageError
 from streamad.learn.feedback.place import check_feedback, feedback_url
+from streamad.outputs.places import misplaced, places_of
 from streamad.plant import Plant
-from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for, status_sink
-from streamad.settings.places import Places, folders_of, held_files, place_key
+from streamad.runtime.wiring import sink_for, source_for, status_sink
+from streamad.settings.places import place_key, sink_urls
 from streamad.settings.plant_yaml import load_settings, located_problems
 from streamad.system.clock import SystemClock
 
@@ -85,34 +86,6 @@ def check_parts(plant: Plant) -> list[Problem]:
     return problems + misplaced(plant)
 
 
-def misplaced(plant: Plant) -> list[Problem]:
-    """Return the outputs, feedback and folders whose place is also another's, an input's or the config's."""
-    return _places(plant).problems()
-
-
-def _places(plant: Plant) -> Places:
-    settings = plant.settings
-    by_key = {place_key(role): url for role, url in sink_urls(settings).items()}
-    if (feedback := feedback_url(settings)) is not None:
-        by_key[place_key("feedback")] = feedback
-    if settings.notify.undelivered is not None:
-        by_key["notify.undelivered"] = settings.notify.undelivered
-    return Places(
-        by_key,
-        input_urls(settings),
-        plant.base_dir,
-        plant.config,
-        folders_of(settings, plant.base_dir),
-        held_files(settings, plant.base_dir),
-    )
-
-
-def check_feedback_place(plant: Plant) -> None:
-    """Raise ConfigError if the place of feedback is one that ``streamad run`` refuses: nothing may be written there."""
-    if problems := [problem for problem in misplaced(plant) if problem.path == place_key("feedback")]:
-        raise ConfigError(located(problems), source=str(plant.config))
-
-
 def check_out(
     plant: Plant, path: Path, *, is_recording: bool, also_read: str | None = None, option: str = "--out"
 ) -> None:
@@ -121,7 +94,7 @@ def check_out(
     ``is_recording``: it may be one that ``model.recordings`` or the source reads; all else would be read as one.
     ``also_read``: the URL of a further input.
     """
-    places = _places(plant)
+    places = places_of(plant)
     if is_recording:
         places = replace(places, inputs={})
     elif also_read is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from streamad.commands.shared.versions.figures import figure_rows
 from streamad.learn.registry.manifest import Manifest
+from streamad.outputs.versions.figures import figure_rows
 from streamad.pictures.html import Html, element
 from streamad.web.pages.layout import count, rows_table
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from streamad.commands.shared.explanations.cases import Case, Normal
 from streamad.judge.explanations.envelope import Clock
 from streamad.messages import Attribution
+from streamad.outputs.cases import Case, Normal
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers
 from streamad.pictures.facts import when as when_text

@@ -23,13 +23,13 @@ from streamad.commands.models.figures import figures_table
 from streamad.commands.models.show import show_page
 from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.commands.shared.figures.certification import rounded_up
-from streamad.commands.shared.versions.training import progress_text
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence, is_reserved
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
+from streamad.outputs.versions.training import progress_text
 from streamad.types import ChannelSpec, Window, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import (

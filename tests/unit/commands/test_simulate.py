@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import OutputError, StreamadError, UsageError
-from streamad.runtime.wiring import sink_urls
+from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.sensors import CHANNELS
 from streamad_connectors import memory

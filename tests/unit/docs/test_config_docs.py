@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from streamad.runtime.wiring import sink_urls
+from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import Settings, load_settings
 
 ROOT = Path(__file__).parents[3]

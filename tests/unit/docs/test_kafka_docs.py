@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from streamad.commands.shared.plants import check_parts
 from streamad.partition_progress import Progress, StreamProgress
 from streamad.plant import Plant
-from streamad.runtime.wiring import sink_urls
+from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.sensors import CHANNELS
 from streamad.system.clock import SystemClock

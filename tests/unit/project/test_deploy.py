@@ -27,8 +27,8 @@ from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
 from streamad.notify.service import STOP_S, Answer, Notifier
 from streamad.plant import Plant
-from streamad.runtime.wiring import sink_urls
 from streamad.settings.fields import SecretSource, parse_duration_us
+from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.sensors import CHANNELS
 from streamad.system.clock import SystemClock

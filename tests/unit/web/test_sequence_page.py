@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from streamad.commands.shared.explanations.cases import Normals
 from streamad.commands.shared.plants import load_plant
 from streamad.messages import ChannelSegment, Message, ModelRef, packed_values
+from streamad.outputs.cases import Normals
 from tests.support.learning.stored import CHANNELS, LEARNING, SHARES, add, plant_of, sequence, train
 from tests.support.web.messages import T, messages_of
 from tests.support.web.page import SAME, PageUnderTest

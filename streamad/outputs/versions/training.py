@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from streamad.commands.shared.stored import learning_of
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.requests import (
@@ -15,6 +14,7 @@ from streamad.learn.trainer.requests import (
     posted_requests,
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.outputs.stored import learning_of
 from streamad.plant import Plant
 from streamad.ranges import parse_time_us
 from streamad.types import from_us

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from streamad.commands.shared.console import err, note, out, print_json
-from streamad.commands.shared.stored import StoreView, time_text
-from streamad.learn.store.records import Mark
-from streamad.messages import Feedback
+from streamad.outputs.marking import Marked
+from streamad.outputs.stored import time_text
 from streamad.safe_text import one_line
 
 _SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
-
-    ``is_sent``: it counts once a running monitor has read it. ``looked`` is False if the stores could not be read.
-    ``overridden_by`` is a later mark, which counts instead. ``takes_back_nothing``: no mark was there to be withdrawn.
-    """
-
-    feedback: Feedback
-    found: StoreView | None
-    place: str
-    is_sent: bool = False
-    looked: bool = True
-    overridden_by: Mark | None = None
-    takes_back_nothing: bool = False
 
 
 def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from streamad.commands.shared.console import printed
 from streamad.errors import UsageError
 from streamad.messages import Message, Role, message_types
 from streamad.plant import Plant
 from streamad.plugins import available, connect_subscription, load, split_url
 from streamad.ports import EndingSubscription, StoredMessage, Subscription
-from streamad.runtime.wiring import sink_urls
+from streamad.safe_text import masked, visible
+from streamad.settings.places import sink_urls
 from streamad.system.untrusted_json import decode_json
 
 M = TypeVar("M", bound=Message)
@@ -57,7 +57,7 @@ def place_of(plant: Plant, role: Role) -> str | None:
     url = _urls(plant).get(role)
     if url is None or split_url(url)[0] not in available("subscriptions"):
         return None
-    return printed(url.partition("?")[0])
+    return visible(masked(url.partition("?")[0]))
 
 
 def _urls(plant: Plant) -> dict[Role, str]:

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from streamad.commands.shared.console import count, err, note, out, printed
-from streamad.commands.shared.explanations.cases import Case, Normals, courses_of_window
 from streamad.commands.shared.plants import check_out
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import Attribution
+from streamad.outputs.cases import Case, Normals, courses_of_window
 from streamad.pictures.content import Picture
 from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts

@@ -1,12 +1,10 @@
-"""Models and inlier stores, as commands name and open them."""
+"""Models and inlier stores, as people name them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import NamedTuple
 
 from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
@@ -16,11 +14,6 @@ from streamad.learn.store.records import SHARES, Share, StoredSequence
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
 from streamad.types import from_us
-
-ModelOption = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="One of several models (models in the config): its name or value."),
-]
 
 
 class StoreView(NamedTuple):

@@ -8,15 +8,18 @@ import pwd
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Annotated
 
 import msgspec
-import typer
 
-from streamad.commands.shared.marks.marked import Marked
-from streamad.commands.shared.plants import check_feedback_place
-from streamad.commands.shared.stored import (
+from streamad.errors import StoreError, UsageError
+from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.place import send_feedback
+from streamad.learn.store.records import Mark, MarkKind, mark_of
+from streamad.messages import Feedback
+from streamad.outputs.places import check_feedback_place
+from streamad.outputs.stored import (
     StoreView,
     learning_of,
     open_store,
@@ -24,35 +27,28 @@ from streamad.commands.shared.stored import (
     some_models,
     stored_models,
 )
-from streamad.errors import StoreError, UsageError
-from streamad.learn.feedback.feedback import feedback_problem
-from streamad.learn.feedback.place import send_feedback
-from streamad.learn.store.records import Mark, MarkKind, mark_of
-from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.types import from_us
 
 _SHORTEST_PREFIX = 6
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 
-StreamOption = Annotated[
-    str | None,
-    typer.Option("--stream", metavar="NAME", help="With --sequence: a stored sequence by its stream and name."),
-]
-SequenceOption = Annotated[str | None, typer.Option("--sequence", metavar="NAME", help="See --stream.")]
-NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, as free text.")]
-ByOption = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
-]
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
 
-def check_names(stream: str | None, sequence: str | None) -> None:
-    """Raise UsageError if only one of both is given, or one is empty: no stream or sequence has an empty name."""
-    if (stream is None) != (sequence is None):
-        raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
-    for option, name in (("--stream", stream), ("--sequence", sequence)):
-        if name is not None and not name:
-            raise UsageError(f"{option} is empty: give the name that streamad inliers list --each shows")
+    ``is_sent``: it counts once a running monitor has read it. ``looked`` is False if the stores could not be read.
+    ``overridden_by`` is a later mark, which counts instead. ``takes_back_nothing``: no mark was there to be withdrawn.
+    """
+
+    feedback: Feedback
+    found: StoreView | None
+    place: str
+    is_sent: bool = False
+    looked: bool = True
+    overridden_by: Mark | None = None
+    takes_back_nothing: bool = False
 
 
 class MarkWriter:

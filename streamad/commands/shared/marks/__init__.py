@@ -1,1 +1,0 @@
-"""Operators' marks, as commands write them and tell of them."""
