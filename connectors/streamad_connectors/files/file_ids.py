@@ -9,19 +9,19 @@ from msgspec.structs import replace
 
 from streamad.errors import SourceError
 from streamad_connectors.files.finding import FoundFile, bare_name
+from streamad_connectors.files.formats.known import FORMATS
 from streamad_connectors.files.formats.reading import ReadRecord
-
-_FORMATS = ("jsonl", "csv", "parquet")
 
 
 def check_file_ids(files: Iterable[FoundFile]) -> None:
     """Raise SourceError if a file's sequences have ids of their own, or two files would give the same id."""
     seen: dict[str, Path] = {}
     for file in files:
-        if file.format not in _FORMATS:
+        if file.format.has_ids:
+            others = ", ".join(known.name for known in FORMATS if not known.has_ids)
             raise SourceError(
-                f"{file.path}: {file.format} files hold ids of their own; leave out decode.sequence_from, or read "
-                f"{', '.join(_FORMATS)} files"
+                f"{file.path}: {file.format.name} files hold ids of their own; leave out decode.sequence_from, or read "
+                f"{others} files"
             )
         other = seen.setdefault(bare_name(file.path), file.path)
         if other is not file.path:

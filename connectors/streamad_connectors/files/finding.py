@@ -9,19 +9,8 @@ from pathlib import Path
 
 from streamad.errors import SourceError
 from streamad.system.rights import reason
-from streamad_connectors.files.formats.options import FileFormat, FileOptions
-
-_ENDINGS: dict[str, FileFormat] = {
-    ".records.jsonl": "records",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npz": "npz",
-}
-_PACKABLE = ("jsonl", "records", "csv")
+from streamad_connectors.files.formats.known import ENDINGS, Format, format_by_ending, format_of
+from streamad_connectors.files.formats.options import FileOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +19,7 @@ class FoundFile:
 
     path: Path
     partition: str
-    format: FileFormat
+    format: Format
 
 
 def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFile]:
@@ -55,7 +44,9 @@ def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path
         if path.is_file():
             return [path]
         if path.is_dir():
-            return [item for item in _visible_files(path.iterdir()) if options.format != "auto" or known_format(item)]
+            return [
+                item for item in _visible_files(path.iterdir()) if options.format != "auto" or format_by_ending(item)
+            ]
         if path.exists():
             raise SourceError(f"{path}: is neither a file nor a folder; name a regular file")
         return _matches(path)
@@ -72,7 +63,7 @@ def joined_name(rest: str, base_dir: Path) -> str:
 def bare_name(path: Path) -> str:
     """Return the name of ``path`` without folder and the ending of its format: B-17 of in/B-17.csv.gz."""
     name = path.name.removesuffix(".gz")
-    ending = next((known for known in _ENDINGS if name.lower().endswith(known)), Path(name).suffix)
+    ending = next((known for known in ENDINGS if name.lower().endswith(known)), Path(name).suffix)
     return name[: len(name) - len(ending)] or name
 
 
@@ -101,7 +92,7 @@ def _matches(path: Path) -> list[Path]:
 
 
 def _nothing_found(path: Path, given: Path) -> str:
-    endings = " ".join(_ENDINGS)
+    endings = " ".join(ENDINGS)
     # Paths of the command line are absolute here, so a relative one is the config's.
     base = "" if given.expanduser().is_absolute() else " in the config (relative paths begin at the config's folder)"
     if path.is_dir():
@@ -119,29 +110,3 @@ def _partition(path: Path, base: Path) -> str:
     except UnicodeEncodeError:
         raise SourceError(f"{name!a}: its name is not UTF-8, so no checkpoint can hold it; rename it") from None
     return name
-
-
-def known_format(path: Path) -> FileFormat | None:
-    """Return the format that the ending of ``path`` names, None if it names none."""
-    name = path.name.lower()
-    unpacked = name.removesuffix(".gz")
-    # A name that is only an ending has no format; the longer of two endings comes first.
-    found = next(
-        (known for ending, known in _ENDINGS.items() if unpacked.removesuffix(ending) not in ("", unpacked)), None
-    )
-    return found if found in _PACKABLE or name == unpacked else None
-
-
-def format_of(path: Path, options: FileOptions) -> FileFormat:
-    """Return the format of ``path``. Raises SourceError if neither its ending nor ``options`` name one."""
-    if options.format == "ndjson":
-        return "jsonl"
-    if options.format != "auto":
-        return options.format
-    found = known_format(path)
-    if found is None:
-        raise SourceError(
-            f"{path}: the file's ending names no known format ({' '.join(_ENDINGS)}, some with .gz); "
-            "give the option format, for example ?format=jsonl"
-        )
-    return found

@@ -31,12 +31,12 @@ from streamad_connectors.files.cursors import (
 from streamad_connectors.files.file_ids import check_file_ids, with_file_id
 from streamad_connectors.files.finding import FoundFile, find_files, joined_name
 from streamad_connectors.files.follow.source import Following
-from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records
-from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
+from streamad_connectors.files.formats import records
+from streamad_connectors.files.formats.known import check_named_format, options_without_use
+from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import (
     READ_FAILURES,
     BatchReader,
-    Reader,
     ReadRecord,
     batched,
     read_error,
@@ -44,15 +44,6 @@ from streamad_connectors.files.formats.reading import (
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
 from streamad_connectors.files.formats.sorting import sorted_records, sorting_of
 from streamad_connectors.files.joined import JoinedFiles
-
-_READERS: dict[FileFormat, Reader] = {
-    "jsonl": jsonl.read_jsonl,
-    "records": records.read_records,
-    "csv": csv_rows.read_csv,
-    "parquet": parquet_rows.read_parquet,
-    "npz": npz.read_npz,
-}
-_LABELS = {"npz": npz.npz_labels}
 
 
 class FileSource:
@@ -70,6 +61,7 @@ class FileSource:
         self._rest = rest
         self._options = cast("FileOptions", options)
         self._context = context
+        check_named_format(self._options)
         if self._options.sort and context.times is None:
             raise SourceError(f"{rest}: option 'sort' needs absolute times in the messages; leave it out")
         self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
@@ -170,7 +162,7 @@ class FileSource:
         between._holds_open = self._options.at_end == "hold"
         if between._span != EVERYTHING:
             for file in self.files():
-                if file.format != "records":
+                if file.format.name != "records":
                     raise UsageError(
                         f"{file.path}: has no record times to cut by; --since and --until work with Kafka and with "
                         f"recordings of it (*{records.RECORDS_ENDING})"
@@ -178,18 +170,19 @@ class FileSource:
         return between
 
     def labels(self) -> Mapping[str, str]:
-        """Return sequence id -> class label of the selected npz and ts recordings."""
-        found = [file for file in self.files() if file.format in _LABELS]
+        """Return sequence id -> class label of the selected recordings that have labels."""
+        labelled = [(file.path, read) for file in self.files() if (read := file.format.labels) is not None]
         try:
-            return merge_labels((file.path, _LABELS[file.format](file.path, self._options)) for file in found)
+            return merge_labels((path, read(path, self._options)) for path, read in labelled)
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
 
     def channel_names(self) -> tuple[str, ...] | None:
-        """Return the channel names of npz recordings, None unless all files give the same."""
+        """Return the channel names of recordings that have them, None unless all files give the same."""
         try:
             named = {
-                npz.npz_channels(file.path, self._options) if file.format == "npz" else None for file in self.files()
+                None if file.format.channels is None else file.format.channels(file.path, self._options)
+                for file in self.files()
             }
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
@@ -206,7 +199,7 @@ class FileSource:
             check_file_ids(found)
         streams: dict[str, Path] = {}
         for file in found:
-            if file.format in _LABELS:
+            if file.format.labels is not None:
                 other = streams.setdefault(stream_name(file.path, self._options), file.path)
                 if other is not file.path:
                     raise SourceError(
@@ -247,13 +240,13 @@ class FileSource:
         return BatchReader(batches, files.path, self._interrupted)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
-        if file.format == "records":
+        if file.format.name == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
-        if self._options.sort and self._context.times is not None and file.format not in _LABELS:
-            unsorted = _READERS[file.format](file.path, 0, self._options, self._context)
+        if self._options.sort and self._context.times is not None and file.format.labels is None:
+            unsorted = file.format.read(file.path, 0, self._options, self._context)
             found = sorted_records(file.path, offset, unsorted, self._context.times, self._interrupted)
         else:
-            found = _READERS[file.format](file.path, offset, self._options, self._context)
+            found = file.format.read(file.path, offset, self._options, self._context)
         return with_file_id(found, file.path) if self._context.ids_from_files else found
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
@@ -271,4 +264,4 @@ class FileSource:
 
     def _is_seen_from_start(self, files: FoundFile | JoinedFiles) -> bool:
         file = files.first if isinstance(files, JoinedFiles) else files
-        return file.format != "records" or records.is_seen_from_start(file.path, self._options, self._span)
+        return file.format.name != "records" or records.is_seen_from_start(file.path, self._options, self._span)

@@ -15,11 +15,12 @@ from streamad.telemetry.logs import get_logger
 from streamad.types import FILE_OFFSETS, RecordBatch
 from streamad_connectors.files.cursors import FileCursor, JoinedCursor, encode_cursor
 from streamad_connectors.files.file_ids import with_file_id
-from streamad_connectors.files.finding import FoundFile, format_of
+from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.follow.growing import GrowingFile, OtherBytesError
 from streamad_connectors.files.follow.lines import CsvRows, Cutter, JsonLines
 from streamad_connectors.files.follow.listing import ListedFile, Listing
 from streamad_connectors.files.follow.places import Piece, Places
+from streamad_connectors.files.formats.known import format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord, batched, shrunk_error
 from streamad_connectors.files.joined import History, Part, grew_error
@@ -220,7 +221,7 @@ class Chain:
         return True
 
     def _cutter_of(self, piece: Piece, file: GrowingFile) -> Cutter:
-        if format_of(piece.listed.log, self._options) == "csv":
+        if format_of(piece.listed.log, self._options).name == "csv":
             numeric = "" if self._cursor is None else self._cursor.numeric
             return CsvRows(piece.listed.path, self._options, self._context, piece.begin, numeric)
         if piece.begin > file.size:

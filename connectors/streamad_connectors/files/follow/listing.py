@@ -8,13 +8,13 @@ from stat import S_ISREG
 from typing import Literal, NamedTuple, TypeAlias
 
 from streamad.errors import SourceError
-from streamad_connectors.files.finding import format_of, joined_name, known_format, matching_paths
+from streamad_connectors.files.finding import joined_name, matching_paths
 from streamad_connectors.files.follow.growing import Identity
+from streamad_connectors.files.formats.known import format_by_ending, format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import read_error
 from streamad_connectors.files.joined import OrderKey, order_key
 
-GROWING_FORMATS = ("jsonl", "csv")
 # What logrotate, Python's logging and log4j append: .1, -20261124, .2026-11-24_08
 _ROTATED = re.compile(r"(?P<log>.+?)[._-](?P<number>\d[\dTZ_.:-]*)")
 _FIRST_DATE = 100_000
@@ -100,7 +100,7 @@ def _split(path: Path, options: FileOptions) -> tuple[Path, int]:
     if match is None:
         return path, 0
     log = path.with_name(match["log"])
-    if known_format(log) is None and (options.format == "auto" or not log.suffix):
+    if format_by_ending(log) is None and (options.format == "auto" or not log.suffix):
         return path, 0
     number = int(re.sub(r"\D", "", match["number"]))
     return log, number if number >= _FIRST_DATE else -number
@@ -114,8 +114,7 @@ def check_growing(path: Path, options: FileOptions) -> None:
     """Raise SourceError unless ``path`` has a format that can grow, and is not packed."""
     if path.suffix.lower() == ".gz":
         raise SourceError(f"{path}: a packed file cannot be followed; unpack it, or leave follow out")
-    if format_of(path, options) not in GROWING_FORMATS:
+    if not (found := format_of(path, options)).grows:
         raise SourceError(
-            f"{path}: only JSON lines and CSV can be followed, not {format_of(path, options)}; "
-            "name other files, or leave follow out"
+            f"{path}: only JSON lines and CSV can be followed, not {found.name}; name other files, or leave follow out"
         )

@@ -15,11 +15,11 @@ from streamad_connectors.files.cursors import (
     check_unchanged,
     sample_digest,
 )
-from streamad_connectors.files.finding import format_of
 from streamad_connectors.files.follow.growing import GrowingFile
 from streamad_connectors.files.follow.listing import Key, ListedFile, Listing
 from streamad_connectors.files.formats.csv_rows import read_csv
 from streamad_connectors.files.formats.jsonl import read_jsonl
+from streamad_connectors.files.formats.known import format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord
 from streamad_connectors.files.joined import forgotten_error, gone_error, grew_error, order_key, too_late_error
@@ -197,7 +197,7 @@ class Places:
         return self._in_order([*self._listing.rotated(log), *([] if active is None else [active])])
 
     def _records(self, file: ListedFile, begin: int) -> Iterator[ReadRecord]:
-        read = read_csv if format_of(file.log, self._options) == "csv" else read_jsonl
+        read = read_csv if format_of(file.log, self._options).name == "csv" else read_jsonl
         return read(file.path, begin, self._options, self._context)
 
     def _path(self, name: str) -> Path:

@@ -17,9 +17,10 @@ from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent
 from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error, sample_digest
 from streamad_connectors.files.file_ids import check_file_ids
-from streamad_connectors.files.finding import FoundFile, format_of, joined_name, known_format
+from streamad_connectors.files.finding import FoundFile, joined_name
 from streamad_connectors.files.follow.chain import Chain
 from streamad_connectors.files.follow.listing import ListedFile, Listing, check_growing
+from streamad_connectors.files.formats.known import format_by_ending, format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import READ_FAILURES, read_error
 
@@ -48,7 +49,7 @@ class Following:
 
     def __init__(self, rest: str, options: FileOptions, context: ConnectorContext) -> None:
         path = Path(rest)
-        if path.suffix.lower() == ".gz" or known_format(path) is not None:
+        if path.suffix.lower() == ".gz" or format_by_ending(path) is not None:
             try:
                 check_growing(path, options)
             except SourceError as error:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
 
 from streamad.settings.fields import ConfigSection, Duration, Size
-
-FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz"]
 
 
 def _split(value: Any) -> Any:
@@ -39,8 +36,8 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 class FileOptions(ConfigSection):
     """Options for reading recordings from files; each names its formats."""
 
-    format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz"] = Field(
-        "auto", description="file format; auto: by the ending of the file's name"
+    format: str = Field(
+        "auto", description="jsonl, ndjson, records, csv, parquet or npz; auto: by the ending of the file's name"
     )
     files: Literal["joined", "separate"] = Field(
         "separate",
@@ -114,8 +111,6 @@ class FileOptions(ConfigSection):
             return self
         if self.sort:
             raise ValueError("sort is for finished files, follow for files that grow; leave one out")
-        if self.format not in ("auto", "jsonl", "ndjson", "csv"):
-            raise ValueError(f"follow is for JSON lines and CSV, not for {self.format}; leave it out")
         if self.at_end is not None:
             raise ValueError("at_end is for recordings that end, not for follow: true; leave it out")
         if "order" in self.model_fields_set and self.files != "joined":
@@ -128,22 +123,3 @@ class FileOptions(ConfigSection):
 def _is_one_byte(encoding: str) -> bool:
     """Return whether a line feed is one byte, the same as in ASCII."""
     return "a\n".encode(encoding).endswith(b"a\n")
-
-
-_USED_BY: dict[str, tuple[FileFormat, ...]] = {
-    "sort": ("jsonl", "csv", "parquet"),
-    "max_record_bytes": ("jsonl", "records", "csv"),
-    "max_decompressed_bytes": ("parquet", "npz"),
-    "delimiter": ("csv",),
-    "decimal": ("csv",),
-    "encoding": ("csv",),
-    "text": ("csv",),
-    **dict.fromkeys(("split", "classes", "period", "pause", "start", "stream"), ("npz",)),
-}
-
-
-def options_without_use(options: FileOptions, formats: Iterable[FileFormat]) -> dict[str, tuple[FileFormat, ...]]:
-    """Return the given options that none of ``formats`` uses, each with the formats that would."""
-    found = set(formats)
-    given = options.model_fields_set & _USED_BY.keys()
-    return {name: _USED_BY[name] for name in sorted(given) if not found.intersection(_USED_BY[name])}

@@ -1,0 +1,139 @@
+"""The formats of recordings, an entry each. A new one: its module beside this one, and its entry here.
+
+Nothing else names all formats: endings, readers, and which options of the file source a format has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streamad.errors import ConfigError, Problem, SourceError
+from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import Reader
+
+_OF_SEQUENCES = ("split", "classes", "period", "pause", "start", "stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: its ``names`` in the option ``format``, the first one in messages, and its files' ``endings``.
+
+    ``options`` are those of ``FileOptions`` that this format has and not every one. ``is_packed``: also as ``.gz``.
+    ``grows``: it can be followed. ``has_ids``: its sequences have ids of their own. ``labels`` and ``channels`` read
+    what a recording of whole sequences says of itself.
+    """
+
+    names: tuple[str, ...]
+    endings: tuple[str, ...]
+    read: Reader
+    options: tuple[str, ...]
+    is_packed: bool = False
+    grows: bool = False
+    has_ids: bool = False
+    labels: Callable[[Path, FileOptions], dict[str, str]] | None = None
+    channels: Callable[[Path, FileOptions], tuple[str, ...] | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name in messages."""
+        return self.names[0]
+
+
+# The longer of two endings comes first.
+FORMATS: Final = (
+    Format(
+        ("records",),
+        (records.RECORDS_ENDING,),
+        records.read_records,
+        ("max_record_bytes",),
+        is_packed=True,
+        has_ids=True,
+    ),
+    Format(
+        ("jsonl", "ndjson"),
+        (".jsonl", ".ndjson"),
+        jsonl.read_jsonl,
+        ("sort", "max_record_bytes"),
+        is_packed=True,
+        grows=True,
+    ),
+    Format(
+        ("csv",),
+        (".csv", ".tsv"),
+        csv_rows.read_csv,
+        ("sort", "max_record_bytes", "delimiter", "decimal", "encoding", "text"),
+        is_packed=True,
+        grows=True,
+    ),
+    Format(("parquet",), (".parquet", ".pq"), parquet_rows.read_parquet, ("sort", "max_decompressed_bytes")),
+    Format(
+        ("npz",),
+        (".npz",),
+        npz.read_npz,
+        ("max_decompressed_bytes", *_OF_SEQUENCES),
+        has_ids=True,
+        labels=npz.npz_labels,
+        channels=npz.npz_channels,
+    ),
+)
+ENDINGS: Final = tuple(ending for known in FORMATS for ending in known.endings)
+
+
+def format_named(name: str) -> Format:
+    """Return the format that the option ``format`` names. Raises SourceError for a name of none."""
+    for known in FORMATS:
+        if name in known.names:
+            return known
+    names = ", ".join(name for known in FORMATS for name in known.names)
+    raise SourceError(f"there is no format {name!r}; write auto, or one of {names}")
+
+
+def check_named_format(options: FileOptions) -> None:
+    """Raise ConfigError if ``format`` names none, or one that cannot be followed with ``follow``."""
+    if options.format == "auto":
+        return
+    try:
+        named = format_named(options.format)
+    except SourceError as error:
+        raise ConfigError([Problem("source.options.format", str(error))]) from None
+    if options.follow and not named.grows:
+        text = f"follow is for JSON lines and CSV, not for {named.name}; leave it out"
+        raise ConfigError([Problem("source.options.follow", text)])
+
+
+def format_by_ending(path: Path) -> Format | None:
+    """Return the format that the ending of ``path`` names, None if it names none."""
+    name = path.name.lower()
+    unpacked = name.removesuffix(".gz")
+    for known in FORMATS:
+        # A name that is only an ending has no format.
+        if any(unpacked.removesuffix(ending) not in ("", unpacked) for ending in known.endings):
+            return known if known.is_packed or name == unpacked else None
+    return None
+
+
+def format_of(path: Path, options: FileOptions) -> Format:
+    """Return the format of ``path``. Raises SourceError if neither its ending nor ``options`` name one."""
+    if options.format != "auto":
+        return format_named(options.format)
+    found = format_by_ending(path)
+    if found is None:
+        raise SourceError(
+            f"{path}: the file's ending names no known format ({' '.join(ENDINGS)}, some with .gz); "
+            "give the option format, for example ?format=jsonl"
+        )
+    return found
+
+
+def options_without_use(options: FileOptions, formats: Iterable[Format]) -> dict[str, list[str]]:
+    """Return the given options that none of ``formats`` has, each with the names of the formats that do."""
+    found = {name for known in formats for name in known.options}
+    users: dict[str, list[str]] = {}
+    for known in FORMATS:
+        for name in known.options:
+            users.setdefault(name, []).append(known.name)
+    return {name: users[name] for name in sorted(options.model_fields_set & users.keys()) if name not in found}
