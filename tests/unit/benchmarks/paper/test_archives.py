@@ -140,7 +140,10 @@ def series(path: Path) -> archives.Arrays:
         (digits, "1 2\n3\n", "inhomogeneous"),
         (digits, "", "has 0 utterances"),
         (series, "@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n", r"sequences of \[1, 2\] channels"),
-        (series, "@classLabel false\n@data\n1,2:3,4\n", "no class labels"),
+        (series, "@classLabel false\n@data\n1,2:3,4\n", "no @classLabel and @data lines"),
+        (series, "@classLabel true a\n1,2:3,4:a\n", "no @classLabel and @data lines"),
+        (series, "@classLabel true a\n@data\n1,2:3,4:b\n", "does not end in one of its classes"),
+        (series, "@classLabel true a\n@data\n1,x:3,4:a\n", "could not convert string to float: 'x'"),
     ],
 )
 def test_a_damaged_or_foreign_file_is_an_error_of_one_line(
