@@ -71,7 +71,7 @@ _PATHS = (
         "a\nb",
         "[/]",
         "~nobody-here/x",
-        "samples/b.ts?x=1",
+        "samples/b.npz?x=1",
         "inliers",
         "./-",
         "-",

@@ -101,7 +101,6 @@ ROLES = (
     Role("csv.gz", "samples/b.csv.gz", _FLAT),
     Role("parquet", "samples/b.parquet", _FLAT),
     Role("npz", "samples/b.npz", (*_SAMPLE, "replay -q {file} --labels source")),
-    Role("ts", "samples/b.ts", (*_SAMPLE, "replay -q {file} --labels source")),
     Role("labels", "labels.csv", _LABELS),
     Role(
         "feedback table", "marks.csv", ("feedback --import marks.csv", "feedback --import marks.csv --skip-bad --json")

@@ -184,9 +184,6 @@ def _write_arrays(samples: Path, batches: list[dict[str, Any]]) -> None:
     lengths = np.array([len(batch["values"]) for batch in batches])
     y, names = np.arange(len(batches)) % 2, np.array(CHANNELS)
     np.savez_compressed(samples / "b.npz", x=x, len=lengths, y=y, classes=np.array(["0", "1"]), channels=names)
-    cases = [":".join(",".join(f"{value:.3f}" for value in row[:9]) for row in case) for case in x]
-    head = "@problemName b\n@timeStamps false\n@univariate false\n@dimensions 2\n@classLabel true 0 1\n@data\n"
-    (samples / "b.ts").write_text(head + "".join(f"{case}:{index % 2}\n" for index, case in enumerate(cases)))
 
 
 def _write_parquet(path: Path, rows: Sequence[Sequence[Any]]) -> None:
