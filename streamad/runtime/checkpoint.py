@@ -180,25 +180,40 @@ class LocalCommitter:
 
 
 async def check_owner(sink: Sink, owner: Owner, length: int | None, place: str) -> None:
-    """Raise CheckpointError if another checkpoint than ``owner`` writes to ``sink``, or wrote behind ``length`` bytes.
+    """Raise CheckpointError if a start of ``owner`` would cut off what another one wrote to ``sink``.
 
-    ``length``: where the last commit of ``owner`` ended, None before its first. ``place``: the sink, for people. What
-    a checkpoint whose folder is gone or was moved has written stays; the next owner appends to it.
+    ``length``: where the last commit of ``owner`` ended, None before its first: then nothing is cut. ``place``: the
+    sink, for people.
     """
     last = await sink.owner() if isinstance(sink, OwnedSink) else None
-    if last is None or not isinstance(sink, OwnedSink):
+    if last is None or not isinstance(sink, OwnedSink) or length is None or _is_same(last, owner):
         return
-    # A checkpoint of a former release has no id before its first start.
-    is_same = last.checkpoint == owner.checkpoint if owner.checkpoint else last.folder == owner.folder
-    is_elsewhere = last.folder not in ("", owner.folder) and _id_in(last.folder) == last.checkpoint
-    would_cut = not is_same and length is not None and await sink.position() > length
-    if is_elsewhere or would_cut:
+    if await sink.position() > length:
         who = f"the checkpoint {last.folder}" if last.folder else "a run without a checkpoint"
-        wrote = "writes its messages there, too" if is_elsewhere else "wrote there since the last commit of this one"
         raise CheckpointError(
-            f"{place}: {who} {wrote}, and a start would cut them off; nothing was changed: give each plant, and "
-            "each run.checkpoint, files of its own under sinks, or move this file away to begin a new one"
+            f"{place}: {who} wrote there since the last commit of this one, and this start would cut it off; nothing "
+            "was changed: give each plant, and each run.checkpoint, files of its own under sinks, or move this file "
+            "and this checkpoint away to begin anew"
         )
+
+
+async def other_checkpoint(sink: Sink, owner: Owner) -> str | None:
+    """Return the folder of another checkpoint that is there and wrote to ``sink`` last, None if there is none."""
+    last = await sink.owner() if isinstance(sink, OwnedSink) else None
+    is_other = last is not None and last.folder not in ("", owner.folder) and _id_in(last.folder) == last.checkpoint
+    return last.folder if last is not None and is_other else None
+
+
+def _is_same(last: Owner, owner: Owner) -> bool:
+    """Return whether both are one checkpoint: also if it was moved, or is of a former release, which gave no id.
+
+    A copy has the same id, too: it is another one while the original is there.
+    """
+    if not owner.checkpoint:
+        return last.folder == owner.folder
+    return last.checkpoint == owner.checkpoint and (
+        last.folder == owner.folder or _id_in(last.folder) != owner.checkpoint
+    )
 
 
 def _id_in(folder: str) -> str | None:
@@ -239,12 +254,9 @@ class UnsavedCommitter:
                 await sink.flush()
 
     async def _open(self) -> None:
-        nobody = Owner("", "")
-        for role, sink in self._sinks.items():
-            await check_owner(sink, nobody, None, place_key(role))
-        for sink in self._sinks.values():
+        for sink in self._sinks.values():  # a checkpoint must not cut off what comes now
             if isinstance(sink, OwnedSink):
-                await sink.claim(nobody)
+                await sink.claim(Owner("", ""))
         self._is_open = True
 
     async def release(self, partition: str) -> None:

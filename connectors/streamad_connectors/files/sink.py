@@ -27,6 +27,13 @@ _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
 
 
+class _Claim(msgspec.Struct, frozen=True):
+    """The content of ``.NAME.owner``: whose the file is. A copy of both has another ``inode``, and is nobody's."""
+
+    owner: Owner
+    inode: int
+
+
 class JsonlSinkOptions(ConfigSection):
     """A JSON lines file has no options; the URL names the file."""
 
@@ -149,12 +156,16 @@ class JsonlSink:
             self._new = False
 
     def _present_owner(self) -> Owner | None:
-        """Return the owner, None of an empty file: one that was moved away takes its owner along."""
-        return self._read_owner() if self.path.exists() and self.path.stat().st_size else None
+        """Return the owner; None of an empty file, for one that was moved away takes its owner along."""
+        claim = self._read_claim() if self.path.exists() else None
+        if claim is None:
+            return None
+        status = self.path.stat()
+        return claim.owner if status.st_size and status.st_ino == claim.inode else None
 
-    def _read_owner(self) -> Owner | None:
+    def _read_claim(self) -> _Claim | None:
         try:
-            return decode_json(read_state(self._owner_path), Owner)
+            return decode_json(read_state(self._owner_path), _Claim)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
@@ -164,9 +175,9 @@ class JsonlSink:
             ) from error
 
     def _write_owner(self, owner: Owner) -> None:
-        self._open()
-        if self._regular and self._read_owner() != owner:
-            write_atomically(self._owner_path, msgspec.json.encode(owner), is_state=True)
+        claim = _Claim(owner, os.fstat(self._open()).st_ino)
+        if self._regular and self._read_claim() != claim:
+            write_atomically(self._owner_path, msgspec.json.encode(claim), is_state=True)
 
     @property
     def _owner_path(self) -> Path:

@@ -18,7 +18,7 @@ from streamad.outputs.places import misplaced
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import Owner, TransactionalSource
-from streamad.runtime.checkpoint import check_owner
+from streamad.runtime.checkpoint import check_owner, other_checkpoint
 from streamad.runtime.wiring import sink_for, source_for, status_sink
 from streamad.settings.places import file_of, place_key, sink_urls
 from streamad.system.locks import try_lock
@@ -180,18 +180,23 @@ def _other_owners(plant: Plant) -> list[Finding]:
     for role, url in sink_urls(plant.settings).items():
         place = place_key(role)
         try:
-            asyncio.run(_check_owner(plant, role, url, owner, lengths.get(url)))
+            other = asyncio.run(_check_owner(plant, role, url, owner, lengths.get(url)))
         except CheckpointError as error:
             findings.append(failed(place, str(error).removeprefix(f"{place}: ")))
         except StreamadError:
             continue  # ``check_sinks`` reports it
+        else:
+            if other is not None:
+                text = f"the checkpoint {other} writes there, too: its next start will be refused"
+                findings.append(warning(place, text, "give each plant, and each run.checkpoint, files of its own"))
     return findings
 
 
-async def _check_owner(plant: Plant, role: Role, url: str, owner: Owner, length: int | None) -> None:
+async def _check_owner(plant: Plant, role: Role, url: str, owner: Owner, length: int | None) -> str | None:
     sink = sink_for(plant, role, url)
     try:
         await check_owner(sink, owner, length, place_key(role))
+        return await other_checkpoint(sink, owner)
     finally:
         await sink.close()
 

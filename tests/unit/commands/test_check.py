@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -377,15 +378,22 @@ def test_a_rate_within_the_ranks_of_an_out_of_fold_calibration_is_an_estimate(tr
     assert report["checks"][-1]["message"].endswith("12 sequences scored out of fold calibrate it for 0.1, an estimate")
 
 
-def test_outputs_of_another_checkpoint_fail_before_anything_is_cut_off(trained: Path) -> None:
+def test_outputs_of_another_checkpoint_are_named_before_anything_is_cut_off(trained: Path) -> None:
     assert CliRunner().invoke(app, ["run", "-c", str(trained), "-q"]).exit_code == 0
     content = yaml.safe_load(trained.read_text())
     other = trained.with_name("other.yaml")
     other.write_text(yaml.safe_dump({**content, "run": {"checkpoint": "other"}}))
     found = findings(other)
-    assert [(each["outcome"], each["check"]) for each in found] == [("failed", "sinks.verdicts")]
-    assert f"the checkpoint {trained.parent / 'checkpoint'} writes its messages there, too" in found[0]["message"]
-    assert "give each plant, and each run.checkpoint, files of its own" in found[0]["message"]
+    assert [(each["outcome"], each["check"]) for each in found] == [("warning", "sinks.verdicts")]
+    assert f"the checkpoint {trained.parent / 'checkpoint'} writes there, too" in found[0]["message"]
+    assert found[0]["advice"] == "give each plant, and each run.checkpoint, files of its own"
+    assert CliRunner().invoke(app, ["run", "-c", str(other), "-q"]).exit_code == 0
+    outcome, name, text = the_one(trained)
+    assert (outcome, name) == ("failed", "sinks.verdicts")
+    assert "would cut it off; nothing was changed" in text
+    for written in (trained.parent / "out").iterdir():
+        written.unlink()
+    shutil.rmtree(trained.parent / "checkpoint")
 
 
 def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:

@@ -76,29 +76,26 @@ def test_what_was_committed_stays_whoever_starts_next(runs: list[tuple[str | Non
             assert [kind for kind in written(folder) if kind != "uncommitted"] == committed
 
 
-async def test_two_checkpoints_with_one_file_are_refused_in_one_line_that_names_the_other(tmp_path: Path) -> None:
+async def test_of_two_checkpoints_with_one_file_none_cuts_off_what_the_other_wrote(tmp_path: Path) -> None:
     await run(tmp_path, "a", ["a1"])
+    await run(tmp_path, "b", ["b1"])
     before = (tmp_path / "events.jsonl").read_bytes()
     with pytest.raises(CheckpointError) as refused:
-        await run(tmp_path, "b", ["b1"])
-    assert str(tmp_path / "a") in str(refused.value)
-    assert "sinks.events (events.jsonl)" in str(refused.value)
+        await run(tmp_path, "a", ["a2"])
+    assert f"the checkpoint {tmp_path / 'b'} wrote there since the last commit of this one" in str(refused.value)
+    assert "sinks.events (events.jsonl): " in str(refused.value)
     assert "\n" not in str(refused.value)
     assert (tmp_path / "events.jsonl").read_bytes() == before
-    with pytest.raises(CheckpointError, match="writes its messages there, too"):
-        await run(tmp_path, None, ["c1"])
+    await run(tmp_path, "b", ["b2"])
+    for name in ("events.jsonl", "a"):  # as the line says
+        (tmp_path / name).rename(tmp_path / f"former-{name}")
     await run(tmp_path, "a", ["a2"])
-    assert written(tmp_path) == ["a1", "a2"]
-    (tmp_path / "events.jsonl").rename(tmp_path / "of-a.jsonl")  # as the line says
-    await run(tmp_path, "b", ["b1"])
-    assert written(tmp_path) == ["b1"]
+    assert written(tmp_path) == ["a2"]
 
 
-async def test_a_run_without_a_checkpoint_is_not_cut_off_by_a_checkpoint_that_was_put_back(tmp_path: Path) -> None:
+async def test_a_run_without_a_checkpoint_is_not_cut_off(tmp_path: Path) -> None:
     await run(tmp_path, "a", ["a1"])
-    (tmp_path / "a").rename(tmp_path / "backup")
     await run(tmp_path, None, ["c1"])
-    (tmp_path / "backup").rename(tmp_path / "a")
     with pytest.raises(CheckpointError, match="a run without a checkpoint wrote there since the last commit"):
         await run(tmp_path, "a", ["a2"])
     assert written(tmp_path) == ["a1", "c1"]
@@ -117,6 +114,23 @@ async def test_a_plant_whose_folder_was_moved_goes_on_and_cuts_its_uncommitted_m
     (tmp_path / "old").rename(tmp_path / "new")
     await run(tmp_path / "new", "a", ["a2"])
     assert written(tmp_path / "new") == ["a1", "a2"]
+
+
+async def test_a_copy_of_a_plant_goes_on_by_itself_beside_the_plant(tmp_path: Path) -> None:
+    await run(tmp_path / "plant", "a", ["a1"], dies=True)
+    shutil.copytree(tmp_path / "plant", tmp_path / "copy")
+    await run(tmp_path / "copy", "a", ["a2"])
+    await run(tmp_path / "plant", "a", ["a3"])
+    assert (written(tmp_path / "copy"), written(tmp_path / "plant")) == (["a1", "a2"], ["a1", "a3"])
+
+
+async def test_a_copy_of_a_plant_that_writes_to_the_same_file_is_refused(tmp_path: Path) -> None:
+    await run(tmp_path, "a", ["a1"])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    await run(tmp_path, "a", ["a2"])
+    with pytest.raises(CheckpointError, match="wrote there since the last commit"):
+        await run(tmp_path, "b", ["b1"])
+    assert written(tmp_path) == ["a1", "a2"]
 
 
 async def test_a_checkpoint_of_a_former_release_gets_an_id_and_is_cut_as_before(tmp_path: Path) -> None:
