@@ -61,7 +61,8 @@ def test_no_alert_is_lost_and_each_is_repeated_at_most_once_for_each_kill(
             writing.join(60)
     for hook, last in zip(hooks, lasts, strict=True):
         assert max(Counter(hook.alert_ids).values()) <= KILLS + 1
-        assert max(Counter(hook.alert_ids[last:]).values(), default=1) == 1, "repeated without a kill"
+        # The first one may be of the process that was killed: the hook reads what is on its way after the kill.
+        assert max(Counter(hook.alert_ids[last + 1 :]).values(), default=1) == 1, "repeated without a kill"
 
 
 def _n_missing(hook: Hook, alerts: int) -> int:

@@ -71,7 +71,8 @@ def test_no_alert_is_lost_and_each_is_repeated_at_most_once_for_each_kill(kafka:
     for hook, last in zip(hooks, lasts, strict=True):
         assert {*hook.alert_ids} == {id_of(i) for i in range(ALERTS)}
         assert max(Counter(hook.alert_ids).values()) <= KILLS + 1
-        assert max(Counter(hook.alert_ids[last:]).values()) == 1, "repeated without a kill"
+        # The first one may be of the process that was killed: the hook reads what is on its way after the kill.
+        assert max(Counter(hook.alert_ids[last + 1 :]).values()) == 1, "repeated without a kill"
         for stream in range(3):
             first_seen = list(dict.fromkeys(name for name in hook.alert_ids if int(name, 16) % 3 == stream))
             assert first_seen == sorted(first_seen), "in order within a stream"
