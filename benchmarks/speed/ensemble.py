@@ -4,8 +4,9 @@
 ``size``: the file, and the time to load it. ``many``: fit of 100,000 windows of 3 x 50 in a process of its own, for its
 peak memory. ``reduced``: AUC on spoken_arabic_digits, all digits but one normal, by the number of reference windows.
 ``dimensions``: AUC with the 512 kept directions of each space and with all, on two sets with more windows. ``effort``:
-fit of 200 windows of 10 x 208 with effort quick and normal.
-Run: ``python benchmarks/speed/ensemble.py {scoring,size,many,reduced,dimensions,effort}``.
+fit of 200 windows of 10 x 208 with effort quick and normal. ``threads``: a fit with its network on one thread and on
+two, beside two busy processes.
+Run: ``python benchmarks/speed/ensemble.py {scoring,size,many,reduced,dimensions,effort,threads}``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -209,7 +212,25 @@ def effort() -> None:
         )
 
 
-OTHERS = {"size": size, "many": many, "dimensions": dimensions, "effort": effort}
+def threads() -> None:
+    """Print the seconds of a quick fit with its network on one thread and on two, beside two busy processes."""
+    data = random_walks(80, 9, 12)
+    torch.set_num_threads(2)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        for name, context in (("one thread", learned.one_thread), ("two threads", nullcontext)):
+            with patch.object(learned, "one_thread", context):
+                began_s, cpu_s = time.perf_counter(), time.process_time()
+                Ensemble().fit(data, seed=0, device="cpu")
+                took_s = time.perf_counter() - began_s
+                print(f"80 of 9 x 12, {name}: {took_s:.0f} s, {time.process_time() - cpu_s:.0f} CPU s", flush=True)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+OTHERS = {"size": size, "many": many, "dimensions": dimensions, "effort": effort, "threads": threads}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

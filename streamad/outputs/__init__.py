@@ -1,1 +1,1 @@
-"""What the page, notices and commands read of a plant's outputs and versions, and write of operators' decisions."""
+"""Reads a plant's committed outputs, marks and versions, and writes operators' decisions; knows no command line."""

@@ -38,10 +38,11 @@ def places_of(plant: Plant) -> Places:
 def check_feedback_place(plant: Plant) -> None:
     """Raise ConfigError if the place of feedback is one that ``streamad run`` refuses: nothing may be written there."""
     if problems := [problem for problem in misplaced(plant) if problem.path == place_key("feedback")]:
-        raise ConfigError(_located(problems, plant.config), source=str(plant.config))
+        raise ConfigError(located(problems, plant.config), source=str(plant.config))
 
 
-def _located(problems: Sequence[Problem], config: Path | None) -> list[Problem]:
+def located(problems: Sequence[Problem], config: Path | None) -> list[Problem]:
+    """Return ``problems`` with the lines of their keys in the file ``config``, as they are without one."""
     try:
         return list(problems) if config is None else list(located_problems(problems, config))
     except ConfigError:  # the file has changed since

@@ -29,10 +29,10 @@ class LocalCommitter:
     """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
-    crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. An output
-    that another checkpoint claimed meanwhile is refused before anything is cut. Sinks that cannot be cut back (stdout)
-    may repeat uncommitted messages. The windows of debts have files of their own, which are
-    written before the partition's file. ``check_cursors`` gets the cursor of each partition before anything is changed.
+    crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. A start that
+    would cut off what another checkpoint has written is refused before anything is cut. Sinks that cannot be cut back
+    (stdout) may repeat uncommitted messages. The windows of debts have files of their own, which are written before the
+    partition's file. ``check_cursors`` gets the cursor of each partition before anything is changed.
     """
 
     max_item_bytes: int | None = None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import ScaledModel
+from streamad_models.neutral_ad.model import TrainableModel
 from streamad_models.neutral_ad.options import Parametrisation
 from streamad_models.neutral_ad.transformations import check_transformations
 
@@ -76,7 +76,7 @@ class TabularEncoder(nn.Module):
         return z_BZ
 
 
-class TabularModel(ScaledModel):
+class TabularModel(TrainableModel):
     """Maps rows to terms; deterministic, scriptable, and in evaluation mode pure per row.
 
     The scaling is per attribute. The starting weights depend on ``seed`` alone; torch's global generator does not

@@ -20,8 +20,10 @@ from streamad.settings.fields import ConfigSection
 from streamad.system.files import append_whole, missing_line_end, sync_folder, write_atomically, writing
 from streamad.system.locks import lock_open_file
 from streamad.system.opening import read_state
+from streamad.system.rights import is_refusal
 from streamad.system.tasks import finished
 from streamad.system.untrusted_json import decode_json
+from streamad.telemetry.logs import get_logger
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
@@ -176,8 +178,18 @@ class JsonlSink:
 
     def _write_owner(self, owner: Owner) -> None:
         claim = _Claim(owner, os.fstat(self._open()).st_ino)
-        if self._regular and self._read_claim() != claim:
-            write_atomically(self._owner_path, msgspec.json.encode(claim), is_state=True)
+        if not self._regular or self._read_claim() == claim:
+            return
+        try:
+            write_atomically(self._owner_path, msgspec.json.encode(claim))
+        except OutputError as error:
+            if not is_refusal(error.__cause__):
+                raise
+            get_logger().warning(  # the file alone may be writable
+                "nothing can be written beside the output: a start of another checkpoint that would cut it off is not "
+                "refused; allow its folder to be written",
+                path=str(self.path),
+            )
 
     @property
     def _owner_path(self) -> Path:

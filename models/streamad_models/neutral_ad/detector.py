@@ -16,7 +16,7 @@ from streamad_models.neutral_ad.options import NeutralADOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from streamad_models.fitted import FittedModule
-    from streamad_models.neutral_ad.model import NeutralADModel, ScaledModel
+    from streamad_models.neutral_ad.model import NeutralADModel, TrainableModel
 
 OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
 
@@ -25,7 +25,7 @@ class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
     """Training by the contrastive loss, whatever the networks are made of."""
 
     @abstractmethod
-    def untrained(self, data: WindowSet, seed: int) -> ScaledModel:
+    def untrained(self, data: WindowSet, seed: int) -> TrainableModel:
         """Return the untrained model for ``data``. Raises TrainingDataError if the data cannot give a model."""
 
     def fit(

@@ -3,6 +3,8 @@
 Legend: B windows, K transformations, C channels, L window length, N = (K + 1) B views, Z embedding dimension.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -36,16 +38,20 @@ class ScaledModel(nn.Module):
         self.register_buffer("mean_C", torch.zeros(n_channels))
         self.register_buffer("scale_C", torch.ones(n_channels))
 
+
+class TrainableModel(ScaledModel, ABC):
+    """A model that ``training`` can train, whatever its networks are made of."""
+
+    @abstractmethod
     def view_bytes(self) -> int:
         """Return the bytes of the widest array of one window's views in training; 0 if no batch may be divided."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resolved_options(self) -> dict[str, int]:
         """Return the values of the options that may be "auto"."""
-        raise NotImplementedError
 
 
-class NeutralADModel(ScaledModel):
+class NeutralADModel(TrainableModel):
     """Maps windows to terms; pure per window, deterministic, scriptable.
 
     The starting weights depend on ``seed`` alone; torch's global generator does not change. Raises DetectorError for

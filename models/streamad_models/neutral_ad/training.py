@@ -18,7 +18,7 @@ from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import Scaling, fit_scaling, split_validation
-from streamad_models.neutral_ad.model import ScaledModel
+from streamad_models.neutral_ad.model import TrainableModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
 from streamad_models.neutral_ad.stopping import Reason, remarks_on_stop, stop_reason
@@ -35,7 +35,7 @@ class ModelTraining:
     """One training run: model, optimizer, order of the data, and the best epoch so far."""
 
     def __init__(
-        self, model: ScaledModel, data: WindowSet, options: TrainingOptions, seed: int, device: torch.device
+        self, model: TrainableModel, data: WindowSet, options: TrainingOptions, seed: int, device: torch.device
     ) -> None:
         training, watched = split_validation(data, options.validation, seed)
         self.options = options
@@ -134,7 +134,7 @@ class ModelTraining:
         self.best_model, self.best_epoch, self.best_loss = snapshot.best_model, snapshot.best_epoch, snapshot.best_loss
 
 
-def piece_size(model: ScaledModel, batch_size: int, device: torch.device) -> int:
+def piece_size(model: TrainableModel, batch_size: int, device: torch.device) -> int:
     """Return how many windows of a batch are computed at once.
 
     The widest array of their views then fits a core's cache, or a small share of a GPU's memory.
@@ -147,7 +147,7 @@ def piece_size(model: ScaledModel, batch_size: int, device: torch.device) -> int
 
 
 def fit_model(
-    model: ScaledModel,
+    model: TrainableModel,
     data: WindowSet,
     options: TrainingOptions,
     *,
@@ -185,7 +185,7 @@ def remarks_on(loss: float) -> tuple[str, ...]:
     return (f"{text} separates any windows: train for more epochs, or set the option transformation to residual",)
 
 
-def summary_settings(model: ScaledModel, options: TrainingOptions, batch_size: int, seed: int) -> dict[str, object]:
+def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size: int, seed: int) -> dict[str, object]:
     """Return the settings with every "auto" resolved."""
     chosen = {**model.resolved_options(), "batch_size": batch_size, "seed": seed, "torch": torch.__version__}
     return {**options.model_dump(mode="json"), **chosen}

@@ -39,7 +39,7 @@ _COLUMN = 13
 
 def init(
     sample: Annotated[
-        str, typer.Argument(help="A sample: a file (jsonl, csv, parquet, npz, ts), a folder of them, or a URL.")
+        str, typer.Argument(help="A sample: a file (jsonl, csv, parquet, npz), a folder of them, or a URL.")
     ],
     *,
     write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),

@@ -11,11 +11,12 @@ from typing import Any
 
 from streamad.errors import ConfigError, Problem, StreamadError, UsageError
 from streamad.learn.feedback.place import check_feedback, feedback_url
+from streamad.outputs import places
 from streamad.outputs.places import misplaced, places_of
 from streamad.plant import Plant
 from streamad.runtime.wiring import sink_for, source_for, status_sink
 from streamad.settings.places import place_key, sink_urls
-from streamad.settings.plant_yaml import load_settings, located_problems
+from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 
 _CONFIG_HINT = "--config FILE"
@@ -47,10 +48,7 @@ def name_config(text: str) -> str:
 
 def located(problems: Sequence[Problem]) -> list[Problem]:
     """Return problems with the lines of their keys in the config that was loaded last."""
-    try:
-        return [problem for config in _configs_in_use for problem in located_problems(problems, config)]
-    except ConfigError:  # the file has changed since
-        return list(problems)
+    return places.located(problems, _configs_in_use[0] if _configs_in_use else None)
 
 
 def check_parts(plant: Plant) -> list[Problem]:
@@ -94,10 +92,10 @@ def check_out(
     ``is_recording``: it may be one that ``model.recordings`` or the source reads; all else would be read as one.
     ``also_read``: the URL of a further input.
     """
-    places = places_of(plant)
+    known = places_of(plant)
     if is_recording:
-        places = replace(places, inputs={})
+        known = replace(known, inputs={})
     elif also_read is not None:
-        places = replace(places, inputs={**places.inputs, "the input": also_read})
-    if (problem := places.problem_of(option, path.absolute())) is not None:
+        known = replace(known, inputs={**known.inputs, "the input": also_read})
+    if (problem := known.problem_of(option, path.absolute())) is not None:
         raise UsageError(f"{option} {problem}")

@@ -1,4 +1,4 @@
-"""What a message of operators' feedback must be."""
+"""The rules for a feedback message."""
 
 from __future__ import annotations
 

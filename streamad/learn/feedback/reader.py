@@ -31,7 +31,7 @@ _COUNT_S = 1.0
 
 
 class Unread(NamedTuple):
-    """What a reader left: how many messages (None: unknown), and why."""
+    """The messages that a reader did not take: their number (None: unknown), and why."""
 
     n_messages: int | None
     why: str

@@ -42,8 +42,8 @@ class GrowingFile:
     """The file at ``path``, held open, so that it can be read to its end after it was renamed or deleted.
 
     A line counts once its line feed is there. ``whole``: whole lines lie before this byte, whose digest is ``digest``.
-    ``limit``: longer lines are cut. Holes of a sparse file are skipped, and however long the file or a line is, one
-    call reads ``LOOK_BYTES`` and the records of a window at most.
+    ``limit``: longer lines are cut. Holes of a sparse file are skipped. One call reads ``LOOK_BYTES`` and the records
+    of a window at most, but all that is left of a file that is over, and a whole line with carriage returns (rows).
     """
 
     def __init__(self, path: Path, limit: int) -> None:

@@ -46,7 +46,7 @@ LabelsOption = Annotated[
     str | None,
     typer.Option(
         help="CSV file of labels with the columns sequence, label and optionally stream, or 'source' for the labels in "
-        "the recordings (npz, ts).",
+        "the recordings (npz).",
     ),
 ]
 NormalOption = Annotated[

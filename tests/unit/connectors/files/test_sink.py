@@ -12,6 +12,7 @@ import pytest
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import Event, OutputRecord
 from streamad.plugins import ConnectorContext
+from streamad.ports import Owner
 from streamad.testing import ManualClock
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from tests.support.files import file_size_limit
@@ -160,3 +161,29 @@ async def test_writes_of_several_tasks_are_whole_lines(tmp_path: Path) -> None:
     await sink.close()
     lines = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert sorted(lines) == sorted(line(f"{name}{i}" + "x" * 20_000) for name in "abc" for i in range(20))
+
+
+async def test_a_file_in_a_folder_that_cannot_be_written_is_written_all_the_same(
+    unprivileged_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (unprivileged_folder / "out").mkdir()
+    (unprivileged_folder / "out/a.jsonl").touch()
+    (unprivileged_folder / "out").chmod(0o555)
+    sink = sink_at("out/a.jsonl", unprivileged_folder)
+    await sink.claim(Owner("id", "/folder"))
+    await sink.write([event("a")])
+    await sink.flush()
+    assert (unprivileged_folder / "out/a.jsonl").read_bytes() == line("a")
+    assert await sink.owner() is None
+    await sink.close()
+    assert "allow its folder to be written" in capsys.readouterr().err
+    (unprivileged_folder / "out").chmod(0o755)
+
+
+async def test_the_owner_is_as_readable_as_the_output(tmp_path: Path) -> None:
+    sink = sink_at(tmp_path / "a.jsonl")
+    await sink.claim(Owner("id", "/folder"))
+    await sink.write([event("a")])
+    await sink.close()
+    assert await sink_at(tmp_path / "a.jsonl").owner() == Owner("id", "/folder")
+    assert (tmp_path / ".a.jsonl.owner").stat().st_mode == (tmp_path / "a.jsonl").stat().st_mode
