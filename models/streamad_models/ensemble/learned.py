@@ -183,7 +183,7 @@ class LearnedFits:
 def one_thread() -> Iterator[None]:
     """Let torch compute on one thread: with small batches two save little, and wait for each other on a busy machine.
 
-    Measured with 80 windows of 9 x 12 on two cores that other programs used: 11 s, with two threads 92 s.
+    Measured by ``benchmarks/speed/ensemble.py threads`` on two cores that other programs used: 18 s, with two 62 s.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
