@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaConnectionError
 
 from streamad.errors import CheckpointError, PartitionLost, SourceError
 from streamad.messages import OutputRecord
@@ -18,8 +19,16 @@ from streamad.partition_progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
 from streamad_connectors.kafka.client.options import transactional_id_of
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
+from streamad_connectors.kafka.writing.producer import PartitionProducer
 from tests.support.kafka.broker import Broker, configure, new_broker, unique_name
 from tests.support.kafka.commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
+
+
+@pytest.fixture(scope="module")
+def unverified_kafka() -> Iterator[Broker]:
+    """A broker that does not verify transactions: else what it leaves without markers cannot be made by hand."""
+    with new_broker({"transaction.partition.verification.enable": "false"}) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -122,26 +131,84 @@ async def test_a_gap_at_the_end_of_the_progress_is_an_end(
     assert await committer.restore(plant.partition()) == merged(steps)
 
 
-async def test_what_a_transaction_without_markers_left_open_is_not_committed_by_the_next_one() -> None:
+async def test_what_a_transaction_without_markers_left_open_is_not_committed_by_the_next_one(
+    unverified_kafka: Broker,
+) -> None:
     """KAFKA-20734: the coordinator ends a transaction, but leaves its markers out where no leader is known."""
-    unverified = {"transaction.partition.verification.enable": "false"}  # else such a state cannot be made by hand
-    with new_broker(unverified) as broker:
-        plant = await make_plant(broker.bootstrap)
-        partition = plant.partition()
-        steps = steps_of(partition, 5)
+    plant = await make_plant(unverified_kafka.bootstrap)
+    partition = plant.partition()
+    steps = steps_of(partition, 5)
+    committer = plant.committer()
+    await committer.restore(partition)
+    for step in steps[:2]:
+        await committer.commit(*step)
+    await committer.close()
+    await plant.leave_open()
+    for step in steps[2:4]:
         committer = plant.committer()
-        await committer.restore(partition)
-        for step in steps[:2]:
-            await committer.commit(*step)
+        assert await committer.restore(partition) == merged(steps[: step.update.next_offset - 1])
+        await committer.commit(*step)
         await committer.close()
-        await plant.leave_open()
-        for step in steps[2:4]:
-            committer = plant.committer()
-            assert await committer.restore(partition) == merged(steps[: step.update.next_offset - 1])
-            await committer.commit(*step)
-            await committer.close()
-        assert await plant.written() == texts_of(steps[:4])
-        assert await plant.progress() == merged(steps[:4])
+    assert await plant.written() == texts_of(steps[:4])
+    assert await plant.progress() == merged(steps[:4])
+
+
+@pytest.mark.parametrize("left_out", ["progress", "outputs", "all but one"])
+@pytest.mark.parametrize("is_committed", [True, False], ids=["committed", "aborted"])
+async def test_what_a_transaction_left_open_ends_as_its_coordinator_decided(
+    unverified_kafka: Broker, left_out: str, is_committed: bool
+) -> None:
+    """KAFKA-20734 again: markers in some partitions only, because the broker was killed between two of them."""
+    plant = await make_plant(unverified_kafka.bootstrap)
+    partition = plant.partition()
+    steps = steps_of(partition, 4)
+    committer = plant.committer()
+    await committer.restore(partition)
+    for step in steps[:2]:
+        await committer.commit(*step)
+    await plant.settled()
+    plant.leave_markers_out(committer, left_out, commit=is_committed)
+    await committer.commit(*steps[2])
+    await committer.close()
+
+    committer = plant.committer()
+    done = [*steps[:2], *steps[2 : 2 + is_committed]]
+    assert await committer.restore(partition) == merged(done)
+    assert await plant.written() == texts_of(done)
+    await committer.commit(*steps[3])
+    await committer.close()
+    assert await plant.written() == texts_of([*done, steps[3]])
+
+
+async def test_a_restore_that_fails_after_its_fence_still_ends_as_the_coordinator_decided(
+    unverified_kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = await make_plant(unverified_kafka.bootstrap)
+    partition = plant.partition()
+    steps = steps_of(partition, 2)
+    committer = plant.committer()
+    await committer.restore(partition)
+    await committer.commit(*steps[0])
+    await plant.settled()
+    plant.leave_markers_out(committer, "outputs", commit=True)
+    await committer.commit(*steps[1])
+    await committer.close()
+
+    partitions_of, n_fails = PartitionProducer.partitions_of, 2
+
+    async def fails(producer: PartitionProducer, topic: str) -> int:
+        nonlocal n_fails
+        n_fails -= 1
+        if n_fails >= 0:
+            raise KafkaConnectionError("gone again")
+        return await partitions_of(producer, topic)
+
+    monkeypatch.setattr(PartitionProducer, "partitions_of", fails)
+    committer = plant.committer()
+    assert await committer.restore(partition) == merged(steps)
+    await committer.close()
+    assert n_fails < 0
+    assert await plant.written() == texts_of(steps)
 
 
 async def test_partitions_commit_at_the_same_time_and_are_released_one_by_one(kafka: Broker) -> None:

@@ -122,6 +122,33 @@ class CommitPlant:
             await producer.send_and_wait(place.topic, b"never committed", b"p", place.partition)
         await discard(producer)
 
+    async def settled(self) -> None:
+        """Return once the markers of the last commit are written: they follow its answer, and end what was written."""
+        await self.written()
+        await self.progress()
+
+    def leave_markers_out(self, committer: KafkaCommitter, where: str, *, commit: bool, number: int = 0) -> None:
+        """Make the next commit of ``committer`` end without markers in some partitions, in an abort if not ``commit``.
+
+        ``where``: "progress", "outputs" or "all but one" (output). The broker must not verify transactions.
+        """
+        producer = committer._held[self.partition(number)].producer._producer  # noqa: SLF001
+        manager = producer._txn_manager  # noqa: SLF001
+        outputs = [TopicPartition(topic, each) for topic in self.outputs.values() for each in range(OUTPUT_PARTITIONS)]
+        progress = TopicPartition(self.progress_topic, number)
+        places = {"progress": [progress], "outputs": outputs, "all but one": [progress, *outputs[1:]]}[where]
+        add = manager.maybe_add_partition_to_txn
+
+        def add_or_leave_out(place: TopicPartition) -> None:
+            if place in places:
+                manager._txn_partitions.add(place)  # noqa: SLF001 - as if the coordinator knew
+            else:
+                add(place)
+
+        manager.maybe_add_partition_to_txn = add_or_leave_out
+        if not commit:
+            producer.commit_transaction = producer.abort_transaction
+
 
 async def make_plant(bootstrap: str, n_partitions: int = 1) -> CommitPlant:
     """Return a plant whose topics are there."""

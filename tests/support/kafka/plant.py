@@ -401,6 +401,14 @@ class KafkaPlant:
             await batcher.close()
         return {role: [_message(record) for record in sinks[role].records] for role in ROLES}
 
+    async def aborted_among(self, lost: Sequence[str]) -> int:
+        """Return how many of the ``lost`` messages of a difference are in their topics, in aborted transactions."""
+        there = set()
+        for role in ROLES:
+            for record in await read(self.bootstrap, self.output(role), isolation_level="read_uncommitted"):
+                there.add(f"{role}: {_text(_plain(json.loads(record.value or b'null')))}")
+        return sum(text in there for text in lost)
+
     async def aborted_s(self) -> list[float]:
         """When (Unix seconds) the transactions wrote their progress that were then never committed."""
         committed = {

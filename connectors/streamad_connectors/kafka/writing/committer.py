@@ -20,6 +20,7 @@ from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, explain, why_failed
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
 from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
+from streamad_connectors.kafka.writing.last_transaction import Ending
 from streamad_connectors.kafka.writing.messages import OutMessage
 from streamad_connectors.kafka.writing.producer import PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
@@ -70,6 +71,17 @@ class _Held:
     n_partitions: int
     is_over: bool = False
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class _FormerTransaction:
+    """How the last transaction before a restore ended; a try that does not know keeps what an earlier one found."""
+
+    ending: Ending = Ending.UNKNOWN
+
+    def found(self, ending: Ending) -> None:
+        if ending is not Ending.UNKNOWN:
+            self.ending = ending
 
 
 class KafkaCommitter:
@@ -124,10 +136,11 @@ class KafkaCommitter:
         await self._wait_after_fence(partition)
         give_up_us = self._state.clock.monotonic_us() + self._state.options.give_up_after
         backoff = Backoff(_FIRST_PAUSE_US, _LONGEST_PAUSE_US)
+        former = _FormerTransaction()
         while True:
             self._check_claim(partition, claim)
             try:
-                return await self._try_restore(partition, claim)
+                return await self._try_restore(partition, claim, former)
             except StreamadError:
                 raise
             except Exception as error:  # noqa: BLE001 - also aiokafka's assertions: retried for a limited time
@@ -137,7 +150,7 @@ class KafkaCommitter:
             await self._state.clock.sleep(backoff.pause_us / 1e6)
             backoff.failed()
 
-    async def _try_restore(self, partition: str, claim: object) -> Progress | None:
+    async def _try_restore(self, partition: str, claim: object, former: _FormerTransaction) -> Progress | None:
         place = self._place_of(partition)
         client = self._state.client
         producer = PartitionProducer(
@@ -148,7 +161,10 @@ class KafkaCommitter:
             max_message_bytes=self._max_message_bytes,
         )
         try:
-            await producer.start()  # the fence, before anything is read
+            try:
+                await producer.start()  # the fence, before anything is read
+            finally:
+                former.found(producer.former_ending)  # a try that fails here may have made the coordinator forget it
             n_partitions = await producer.partitions_of(place.topic)
             n_progress = await producer.partitions_of(place.progress_topic)
             written = {TopicPartition(place.progress_topic, place.number)}
@@ -157,7 +173,7 @@ class KafkaCommitter:
                 written |= {TopicPartition(topic, number) for number in range(await producer.partitions_of(topic))}
             if place.number >= n_progress:  # reading it would time out
                 raise CheckpointError(_mismatched(place, n_progress, n_partitions))
-            await producer.abort_left_open(written)
+            await producer.end_left_open(written, commit=former.ending is Ending.COMMIT)
             items = await read_items(
                 client.consumer_kwargs(), place.progress_topic, place.number, client.request_timeout_s
             )

@@ -22,6 +22,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from streamad.system.tasks import look_at
 from streamad_connectors.kafka.client.stopping import connected, discard
+from streamad_connectors.kafka.writing.last_transaction import Ending, last_ending
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _ABORT_S = 2.0
@@ -62,6 +63,8 @@ class PartitionProducer:
         max_message_bytes: int,
     ) -> None:
         self.refused_by: str | None = None
+        self.former_ending = Ending.UNKNOWN
+        self._transactional_id = transactional_id
         self._timeout_s = timeout_s
         self._producer = AIOKafkaProducer(
             **kwargs,
@@ -76,23 +79,28 @@ class PartitionProducer:
     async def start(self) -> None:
         """Fence every older producer of this id; on return (InitProducerId) their open transactions are over.
 
-        Raises KafkaError, TimeoutError.
+        ``former_ending`` is then how the last one ended, if that is known. Raises KafkaError, TimeoutError.
         """
+        producer = self._producer
         async with asyncio.timeout(self._timeout_s):
-            await connected(self._producer.start())  # aiokafka 0.14 returns once the sender has its producer id
+            # The two steps of the producer's own start; the second one makes the coordinator forget the ending.
+            await connected(producer.client.bootstrap())
+            self.former_ending = await last_ending(producer.client, self._transactional_id)
+            await connected(producer._sender.start())  # aiokafka 0.14 returns once the sender has its producer id
 
-    async def abort_left_open(self, partitions: Iterable[TopicPartition]) -> None:
-        """Abort what an earlier transaction of this id left open in ``partitions``: the next commit would commit it.
+    async def end_left_open(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
+        """End in ``partitions`` what the last transaction of this id left open, as it ended elsewhere.
 
         Kafka 4 ends a transaction without markers in the partitions that have no leader at that moment, for example
-        because their only broker was fenced (KAFKA-20734). Raises KafkaError, TimeoutError.
+        because their only broker was fenced or is just starting (KAFKA-20734); the next commit would commit them.
+        Raises KafkaError, TimeoutError.
         """
         producer = self._producer
         async with asyncio.timeout(self._timeout_s):
             await producer.begin_transaction()
             for partition in partitions:  # an empty transaction leaves a marker in each of its partitions
                 producer._txn_manager.maybe_add_partition_to_txn(partition)
-            await producer.abort_transaction()
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
 
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions ``topic`` has.
