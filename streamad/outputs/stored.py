@@ -10,7 +10,8 @@ from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
 from streamad.learn.parts import store_for, stored_names
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Share, StoredSequence
+from streamad.learn.store.records import StoredSequence
+from streamad.messages import SHARES, Share
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
 from streamad.types import from_us

@@ -17,9 +17,9 @@ from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_o
 from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, Share
+from streamad.learn.store.records import Mark
 from streamad.learn.trainer.trainings import Need, Trainings
-from streamad.messages import ModelRef
+from streamad.messages import ModelRef, Share
 from streamad.plant import Plant
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either

@@ -18,10 +18,11 @@ from streamad.errors import StoreError
 from streamad.learn.store.compaction import compact
 from streamad.learn.store.contents import Contents, Survey, survey
 from streamad.learn.store.history import marks_to_keep
-from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence, WindowForm
+from streamad.learn.store.records import Mark, StoredSequence, WindowForm
 from streamad.learn.store.sampling import Bounds, key_of, keys_of
 from streamad.learn.store.shards import FileName, Form, ShardIndex
 from streamad.learn.store.storage import open_storage
+from streamad.messages import SHARES, Share
 from streamad.ports import Clock
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.learning import LearningSettings

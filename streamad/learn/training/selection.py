@@ -14,12 +14,14 @@ import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod, calibration_count
+from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import hash_order
+from streamad.messages import Share
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, WindowSet
 

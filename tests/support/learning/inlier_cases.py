@@ -10,9 +10,9 @@ import numpy as np
 
 from streamad.judge.verdicts import alert_id
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Share, StoredSequence, WindowForm
+from streamad.learn.store.records import StoredSequence, WindowForm
 from streamad.learn.store.shards import Form
-from streamad.messages import Verdict
+from streamad.messages import SHARES, Share, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
