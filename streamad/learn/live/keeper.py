@@ -11,7 +11,7 @@ from streamad.drift.monitor import Drift
 from streamad.drift.plant_watch import PlantWatch
 from streamad.errors import StoreError
 from streamad.judge.gate import gate
-from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.inliers_port import Inliers
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.messages import ModelRef, Share, Verdict
 from streamad.ports import Clock
@@ -81,7 +81,7 @@ class Keeper:
 
     def __init__(
         self,
-        store: InlierStore,
+        store: Inliers,
         settings: LearningSettings,
         clock: Clock,
         plant: PlantWatch,

@@ -16,7 +16,7 @@ from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
-from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.inliers_port import Inliers
 from streamad.learn.store.records import Mark
 from streamad.learn.trainer.trainings import Need, Trainings
 from streamad.messages import ModelRef, Share
@@ -62,7 +62,7 @@ class Learner:
         batcher: MicroBatcher,
         plant: Plant,
         *,
-        store: InlierStore,
+        store: Inliers,
         versions: RegistryVersions,
         emit: Emit,
         counters: LearningCounters,
