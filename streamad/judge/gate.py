@@ -87,7 +87,7 @@ class WindowRecords:
             verdict.verdict_id, alerted=verdict.decision == "anomalous", display=self._settings.display
         ):
             return None
-        return make_window(verdict, window, self._channels, share)
+        return make_window(verdict, window, self._channels, share, judged.model_name or None)
 
     def _share_of(self, judged: JudgedSequence) -> Share | None:
         if self._settings.learning is None:
@@ -99,7 +99,11 @@ class WindowRecords:
 
 
 def make_window(
-    verdict: Verdict, window: Window, channels: tuple[ChannelSpec, ...], share: Share | None = None
+    verdict: Verdict,
+    window: Window,
+    channels: tuple[ChannelSpec, ...],
+    share: Share | None = None,
+    model_name: str | None = None,
 ) -> WindowMessage:
     """Return the record of the judged ``window`` of ``verdict``, without its padding."""
     return WindowMessage(
@@ -116,6 +120,7 @@ def make_window(
         values=packed_values(window.values[:, : window.length]),
         alerted=verdict.decision == "anomalous",
         share=share,
+        model_name=model_name,
         decision=verdict.decision,
         score=verdict.score,
         p_value=verdict.p_value,

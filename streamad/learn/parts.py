@@ -159,6 +159,12 @@ def store_for(plant: Plant, name: str | None = None) -> Inliers:
     )
 
 
+def status_path(plant: Plant) -> Path | None:
+    """Return the file in which a learner on this machine says how far it is, None if it runs elsewhere."""
+    learning = plant.settings.learning
+    return None if learning is None or learning.process != "here" else database_path(plant).with_name("learner.json")
+
+
 def database_path(plant: Plant) -> Path:
     """Return the file of a learner's store. Raises StoreError if ``learning.store`` is no folder of this machine."""
     assert plant.settings.learning is not None

@@ -290,6 +290,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="w
             "accepted (may train), reserve (calibrates and compares), aside; null if nothing learns."
         ),
     ] = None
+    model_name: Annotated[
+        str | None, doc("Name of the model that the sequence belongs to, also before its first version.")
+    ] = None
     decision: Annotated[Decision | None, doc("Decision of the verdict; null in messages of former releases.")] = None
     score: Annotated[float | None, SCORE] = None
     p_value: Annotated[float | None, P_VALUE] = None
