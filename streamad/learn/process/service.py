@@ -148,6 +148,7 @@ class PlantLearner:
     async def take(self, batch: Sequence[StoredMessage]) -> None:
         """Take a slice of messages, durable on return; those that are no windows to learn from are skipped."""
         by_model: dict[str, list[tuple[StoredSequence, Share]]] = {}
+        first: dict[str, StoredMessage] = {}
         for stored in batch:
             window = _window_in(stored)
             one = window if isinstance(window, str) else self._sequence_of(window)
@@ -157,10 +158,13 @@ class PlantLearner:
                 assert window.share is not None
                 name = window.model_name or self._plant.settings.model.name
                 by_model.setdefault(name, []).append((one, window.share))
+                first.setdefault(name, stored)
         for name, sequences in by_model.items():
             if (learner := await self._learner_of(name)) is not None:
                 sequences.sort(key=lambda each: (each[0].time_us, each[0].id))
                 await learner.take(sequences)
+            else:
+                self._skip(first[name], f"it is for model {name[:80]}, which is none of this plant's or one too many")
         self._write_status()
 
     def _sequence_of(self, window: Window) -> StoredSequence | str:
