@@ -53,7 +53,7 @@ def _answers(path: str, offset: int, largest: int, zone: str) -> Iterator[Answer
         import pyarrow.parquet  # noqa: PLC0415
 
         encoder = msgspec.msgpack.Encoder()
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+        with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, pre_buffer=False) as file:
             total = file.metadata.num_rows
             groups, number = _groups_from(file.metadata, offset)
             complaint = _name_complaint(file.schema_arrow.names)
@@ -62,9 +62,8 @@ def _answers(path: str, offset: int, largest: int, zone: str) -> Iterator[Answer
                 yield ("shrunk", str(total)) if offset > total else ("refused", complaint)
                 return
             sizes = {group: file.metadata.row_group(group).total_byte_size for group in groups}
-        with pyarrow.parquet.ParquetFile(
-            path, read_dictionary=packed, pre_buffer=False, buffer_size=_BUFFER_BYTES
-        ) as file:
+        options = {"read_dictionary": packed, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+        with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, **options) as file:
             for group in groups:
                 step = f"row group {group}"
                 if sizes[group] > largest:
