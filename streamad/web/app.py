@@ -31,6 +31,7 @@ from streamad.web.access import TOKEN, Access, Level, Person, Refusal
 from streamad.web.acting import Acting, joined_note
 from streamad.web.content import Content
 from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
+from streamad.web.rendering import rendered
 from streamad.web.shared import Shared
 from streamad.web.store.view import Place, View
 from streamad.web.store.view_file import ViewError
@@ -261,8 +262,7 @@ def _path(request: Request) -> str:
 
 def _again(request: Request) -> Response:
     """Return a page that loads itself again: a strict cookie is not sent with a link from another site."""
-    body = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={_own_url(request)}">'
-    return HTMLResponse(body + "<title>streamad</title><p>One moment.</p>")
+    return HTMLResponse(rendered("again.html", url=_own_url(request)))
 
 
 def _own_url(request: Request) -> str:

@@ -14,7 +14,8 @@ from streamad.judge.explanations.words import figure
 from streamad.pictures.content import Course, Courses, Panel, Picture
 from streamad.pictures.html import Html, element
 from streamad.web import charts
-from streamad.web.pages.layout import count, decision_of, link_to, rows_table
+from streamad.web.pages.layout import decision_of, link_to, rows_table
+from streamad.web.rendering import count
 from streamad.web.store.view import SeenSequence
 
 MOST_COMPARED: Final = 8

@@ -8,9 +8,12 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from streamad.pictures.html import Html, element, joined, text
 from streamad.types import from_us
 from streamad.web.access import Level, Person
+from streamad.web.rendering import JUDGED, rendered
 from streamad.web.store.view import SeenSequence
 
 POLICY: Final = (
@@ -45,7 +48,6 @@ _HEADS: Final = {
     "term": "term",
     "above so many of calibration": "quantile",
 }
-JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,56 +66,15 @@ class Frame:
 
 def page(frame: Frame, title: str, place: str, *content: str) -> str:
     """Return the whole document. ``place`` is the path of the entry of the navigation that it belongs to."""
-    links = [
-        element("a", name, href=path, aria_current="page") if path == place else element("a", name, href=path)
-        for path, name in _PLACES
-    ]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"{title} - {frame.plant}"),
-        Html('<link rel="stylesheet" href="/static/streamad.css"><link rel="icon" href="/static/icon.svg">'),
-        Html('<script type="module" src="/static/streamad.js"></script>'),
+    return rendered(
+        "document.html", frame=frame, title=title, place=place, places=_PLACES, content=Markup(joined(content))
     )
-    bar = element(
-        "header",
-        element("a", "To the content", href="#live", class_="skip"),
-        element("a", frame.plant, href="/", class_="plant"),
-        element("nav", *links, aria_label="Pages"),
-        element("span", f"{frame.person.name} ({frame.person.level.name.lower()})", class_="person"),
-        element("span", "", id="connection", class_="connection", role="status"),
-        element("p", "", id="news", class_="unseen", role="alert"),
-    )
-    main = element("main", *content, id="live", data_change=frame.change)
-    return f"<!DOCTYPE html>\n{element('html', head, element('body', bar, main, _foot()), lang='en')}\n"
-
-
-def _foot() -> Html:
-    """Return what stands under every page: the keys, which can be switched off, and what the words mean."""
-    words = [joined((element("dt", word), element("dd", said))) for word, said in MEANINGS.items()]
-    keys = (
-        "Keys: J goes to the earlier alert, K to the later one. On the page of an alert: F false alarm, C confirmed, "
-        "V neither, W take back."
-    )
-    switch = Html('<label id="keys" hidden><input type="checkbox" checked> keys of one letter</label>')
-    glossary = element("details", element("summary", "What the words mean"), element("dl", *words))
-    return element("footer", element("p", keys), switch, glossary)
 
 
 def sentence_page(frame: Frame | None, title: str, sentence: str, *, back: str | None = None) -> str:
     """Return a page of one sentence: an error, or a thing that is not there; ``back``: a path to go back to."""
-    if frame is not None:
-        way = [] if back is None else [element("p", element("a", "Back", href=back))]
-        return page(frame, title, "", element("h1", title), element("p", sentence), *way)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("title", title),
-        Html('<link rel="stylesheet" href="/static/streamad.css">'),
-    )
-    body = element("body", element("main", element("h1", title), element("p", sentence)))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    content = rendered("sentence.html", title=title, sentence=sentence, back=back)
+    return rendered("document.html", frame=frame, title=title, place="", places=_PLACES, content=content)
 
 
 def when(time_us: int | None, *, seconds: bool = True) -> Html:
@@ -156,11 +117,6 @@ def state_of(one: SeenSequence) -> Html:
         return element("span", "new", class_="state new", data_new=one.id)
     by = f" by {one.judged_by}" if one.judged_by else ""
     return element("span", f"{JUDGED.get(one.judgement, one.judgement)}{by}", class_="state")
-
-
-def count(n: int, name: str) -> str:
-    """Return ``n`` with its noun: 1 alert, 2 alerts."""
-    return f"{n} {name}" if n == 1 else f"{n} {name}s"
 
 
 def rows_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> Html:

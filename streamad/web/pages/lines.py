@@ -9,9 +9,10 @@ from streamad.pictures.html import Html, element
 from streamad.types import ChannelSpec
 from streamad.web.pages.alerts import place_query
 from streamad.web.pages.events import EventMark
-from streamad.web.pages.layout import JUDGED, count, decision_of, rows_table, state_of, stream_link, when
+from streamad.web.pages.layout import decision_of, rows_table, state_of, stream_link, when
 from streamad.web.pages.now import decision_row
 from streamad.web.pages.stream_charts import JUDGED_SIGNS, course_of_means, course_of_scores
+from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import Moments, Place, SeenSequence
 
 _EACH_DOT = (

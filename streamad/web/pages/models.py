@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from streamad.learn.registry.manifest import Manifest
 from streamad.outputs.versions.figures import figure_rows
 from streamad.pictures.html import Html, element
-from streamad.web.pages.layout import count, rows_table
+from streamad.web.pages.layout import rows_table
+from streamad.web.rendering import count
 
 _MOST_OPEN = 10  # versions with a form and a comparison: older ones are in the table
 

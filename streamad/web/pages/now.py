@@ -14,16 +14,9 @@ from streamad.types import to_us
 from streamad.web import charts
 from streamad.web.pages.alerts import alerts_link, alerts_table, p_text
 from streamad.web.pages.events import event_marks
-from streamad.web.pages.layout import (
-    SIGNS,
-    count,
-    decision_of,
-    link_to,
-    notices,
-    rows_table,
-    when,
-)
+from streamad.web.pages.layout import SIGNS, decision_of, link_to, notices, rows_table, when
 from streamad.web.pages.span import SKEW_US, span_of
+from streamad.web.rendering import count
 from streamad.web.store.view import Place, SeenEvent, SeenSequence
 
 _LANE, _WIDTH, _LEFT = 22, 1000, 150

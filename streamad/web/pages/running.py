@@ -14,8 +14,9 @@ from streamad.pictures.html import Html, element
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import to_us
 from streamad.web import charts
-from streamad.web.pages.layout import count, rows_table, stream_link, when
+from streamad.web.pages.layout import rows_table, stream_link, when
 from streamad.web.pages.span import duration
+from streamad.web.rendering import count
 from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24

@@ -16,7 +16,8 @@ from streamad.pictures.facts import when as when_text
 from streamad.pictures.html import Html, element
 from streamad.settings.learning import LearningSettings
 from streamad.web import charts
-from streamad.web.pages.layout import JUDGED, link_to, rows_table, state_of, stream_link, when
+from streamad.web.pages.layout import link_to, rows_table, state_of, stream_link, when
+from streamad.web.rendering import JUDGED
 from streamad.web.store.view import SeenSequence
 
 _BUTTONS: Final = (

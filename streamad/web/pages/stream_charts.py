@@ -15,7 +15,7 @@ from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.types import from_us
 from streamad.web.charts import LEFT, RIGHT, WIDTH, pinned, svg
 from streamad.web.pages.events import EventMark
-from streamad.web.pages.layout import JUDGED, count
+from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import SeenSequence
 
 JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}

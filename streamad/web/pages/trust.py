@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from streamad.judge.evaluation import clopper_pearson
 from streamad.pictures.html import Html, element
 from streamad.web import charts
-from streamad.web.pages.layout import JUDGED, count, rows_table
+from streamad.web.pages.layout import rows_table
+from streamad.web.rendering import JUDGED, count
 
 _BINS = 20
 

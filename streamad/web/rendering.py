@@ -1,0 +1,65 @@
+"""The pages' templates, and how they show a value."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from streamad.safe_text import masked, visible_name
+from streamad.types import from_us
+
+JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
+"""What a person has said of a sequence."""
+
+
+def shown(value: object) -> object:
+    """Return what a page shows of ``value``: controls and changes of direction as escapes, secrets masked, None as "".
+
+    What is HTML already stays as it is.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return visible_name(masked(value))
+    return value
+
+
+def escaped(text: str) -> Markup:
+    """Return ``text`` as a page shows it, as HTML: for pictures, which are no templates."""
+    return escape(shown(text))
+
+
+def rendered(template: str, **given: object) -> Markup:
+    """Return a template filled with ``given``: it escapes every value."""
+    return Markup(_TEMPLATES.get_template(template).render(given))
+
+
+def count(n: int, name: str) -> str:
+    """Return ``n`` with its noun: 1 alert, 2 alerts."""
+    return f"{n} {name}" if n == 1 else f"{n} {name}s"
+
+
+def digits(value: float | None, n: int) -> str:
+    """Return a number with ``n`` digits; "" if there is none."""
+    return "" if value is None or not math.isfinite(value) else f"{value:.{n}g}"
+
+
+def percent(share: float, n_decimals: int = 0) -> str:
+    """Return a share as a percentage."""
+    return f"{share:.{n_decimals}%}"
+
+
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("streamad.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=shown,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_TEMPLATES.filters |= {"counted": count, "digits": digits, "percent": percent, "utc": from_us}
+_TEMPLATES.globals["JUDGED"] = JUDGED
