@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 import msgspec
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -25,7 +26,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamad.errors import StreamadError
 from streamad.judge.explanations.envelope import Clock
 from streamad.pictures.drawing import has_plots
-from streamad.pictures.html import Html, joined
 from streamad.plant import Plant
 from streamad.web.access import TOKEN, Access, Level, Person, Refusal
 from streamad.web.acting import Acting, joined_note
@@ -303,21 +303,21 @@ class _Handlers:
         return Frame(self._site.plant.settings.name, person, self._site.view.mark)
 
     async def _page(
-        self, request: Request, title: str, place: str, made: Callable[..., list[Any]], *given: Any
+        self, request: Request, title: str, place: str, made: Callable[..., Markup], *given: Any
     ) -> Response:
         frame = self._frame(request)
         content = await run_in_threadpool(made, frame, *given)
-        return HTMLResponse(page(frame, title, place, *content), headers={"cache-control": "no-store"})
+        return HTMLResponse(page(frame, title, place, content), headers={"cache-control": "no-store"})
 
     async def now(self, request: Request) -> Response:
         change, content = await self._now.get()
         frame = replace(self._frame(request), change=change)
         return HTMLResponse(page(frame, "Now", "/", content), headers={"cache-control": "no-store"})
 
-    def _made_now(self) -> tuple[str, Html]:
+    def _made_now(self) -> tuple[str, Markup]:
         """Return how far the view was read, and the content of the page Now, which is the same for everybody."""
         change = self._site.view.mark
-        return change, joined(self._site.content.now())
+        return change, self._site.content.now()
 
     async def alerts(self, request: Request) -> Response:
         unjudged = request.query_params.get("state") == "new"

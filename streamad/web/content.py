@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import cast
 
 import numpy as np
+from markupsafe import Markup
 
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
@@ -35,21 +36,20 @@ from streamad.outputs.versions.training import trainings_of
 from streamad.pictures.content import NormalCourse
 from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import Facts
-from streamad.pictures.html import Html
 from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level
 from streamad.web.attention import INBOX, LANES, Attention
-from streamad.web.pages.alerts import alerts_page
 from streamad.web.pages.compare import MOST_COMPARED, Compared, compare, distance
 from streamad.web.pages.events import EventMark, event_marks
 from streamad.web.pages.layout import Frame
-from streamad.web.pages.lines import stream, streams
 from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, model_of, running, section, silence
 from streamad.web.pages.sequence import sequence
+from streamad.web.pages.stream import stream
 from streamad.web.pages.trust import Achieved, calibration
+from streamad.web.rendering import rendered
 from streamad.web.store.questions import ContentError
 from streamad.web.store.view import Place, SeenSequence, View
 from streamad.web.workers import Workers
@@ -78,7 +78,7 @@ class Content:
 
     # --- pages ---
 
-    def now(self) -> list[Html]:
+    def now(self) -> Markup:
         """Return the content of the page Now, which is the same for everybody."""
         view, now_us = self._view, self._plant.clock.now_us()
         latest = self._attention.latest(now_us)
@@ -94,11 +94,11 @@ class Content:
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             now_us=now_us,
-            running=section(workers, still_open, number, is_kept=is_kept),
+            running=section(workers, still_open, number) if is_kept else Markup(),
             most=INBOX,
         )
 
-    def running(self, frame: Frame, name: str) -> list[Html]:
+    def running(self, frame: Frame, name: str) -> Markup:
         """Return the content of the page of what runs in one stream."""
         number = self._workers.number
         found, values = self._workers.running(name), None
@@ -143,16 +143,16 @@ class Content:
                 n_calibration = manifest.metrics.n_calibration
         return budget_text(len(judged), sum(one.is_alert for one in judged), rate, n_calibration)
 
-    def streams(self, frame: Frame) -> list[Html]:
+    def streams(self, frame: Frame) -> Markup:
         """Return the content of the page of all streams."""
         rows = []
         names = self._view.streams(_STREAMS + 1)
         for name in names[:_STREAMS]:
             last = self._view.of_stream(name, 1)
             rows.append((name, next(iter(last), None), self._view.n_alerts(name, 50)))
-        return streams(rows, are_all=len(names) <= _STREAMS)
+        return rendered("streams.html", rows=rows, are_all=len(names) <= _STREAMS)
 
-    def stream(self, frame: Frame, name: str, behind: Place | None) -> list[Html]:
+    def stream(self, frame: Frame, name: str, behind: Place | None) -> Markup:
         """Return the content of the page of one stream."""
         found = self._view.of_stream(name, _PAGE + 1, behind=behind)
         rows = found[:_PAGE]
@@ -187,7 +187,7 @@ class Content:
             return Calibration.from_terms(self._registry.calibration_terms(model, version), rate).alert_score(rate)
         return None
 
-    def compare(self, frame: Frame, ids: Sequence[str]) -> list[Html]:
+    def compare(self, frame: Frame, ids: Sequence[str]) -> Markup:
         """Return the content of the page that lays sequences over each other."""
         found = []
         for name in dict.fromkeys(ids):
@@ -217,14 +217,14 @@ class Content:
                 return next(one for one in normals if one.id == best)
         return None
 
-    def alerts(self, frame: Frame, unjudged: bool, behind: Place | None) -> list[Html]:
+    def alerts(self, frame: Frame, unjudged: bool, behind: Place | None) -> Markup:
         """Return the content of the page of all alerts, a portion of it."""
         found = self._view.inbox(_PAGE + 1, behind=behind, unjudged=unjudged)
         rows = found[:_PAGE]
         older = Place.behind(rows[-1]) if len(found) > _PAGE else None
-        return alerts_page(rows, unjudged=unjudged, behind=behind, older=older)
+        return rendered("alerts.html", alerts=rows, unjudged=unjudged, behind=behind, older=older)
 
-    def calibration(self, frame: Frame) -> list[Html]:
+    def calibration(self, frame: Frame) -> Markup:
         """Return the content of the page Calibration."""
         rows = [one for one in self._view.latest(_P_VALUES) if one.p_value is not None]
         by_version: dict[tuple[str, str], list[SeenSequence]] = {}
@@ -242,7 +242,7 @@ class Content:
         marks = Counter(one.judgement for one in self._view.inbox(_P_VALUES) if one.judgement is not None)
         return calibration([one.p_value for one in rows if one.p_value is not None], achieved, marks)
 
-    def models(self, frame: Frame, said: str, model: str) -> list[Html]:
+    def models(self, frame: Frame, said: str, model: str) -> Markup:
         """Return the content of the page Models."""
         found = []
         for name in some_models(self._plant, None) or [self._plant.settings.model.name]:
@@ -279,7 +279,7 @@ class Content:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> list[Html]:
+    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> Markup:
         """Return the content of the page of one sequence, the normal band on ``clock``."""
         case, normal = self._case(one)
         alike: list[SeenSequence] = []

@@ -9,10 +9,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from streamad.safe_text import masked, visible_name
-from streamad.types import from_us
+from streamad.types import from_us, to_us
 
 JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
 """What a person has said of a sequence."""
+_STEPS = ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h"), (730 * 86_400, 86_400, "days"))
 
 
 def shown(value: object) -> object:
@@ -52,6 +53,14 @@ def percent(share: float, n_decimals: int = 0) -> str:
     return f"{share:.{n_decimals}%}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time for people: 40 s, 12 min, 3 h, 2 days, 73 years."""
+    for limit, size, unit in _STEPS:
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / (365.25 * 86_400):.0f} years"
+
+
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("streamad.web"),
     autoescape=True,
@@ -61,5 +70,12 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_TEMPLATES.filters |= {"counted": count, "digits": digits, "percent": percent, "utc": from_us}
+_TEMPLATES.filters |= {
+    "counted": count,
+    "digits": digits,
+    "duration": duration,
+    "percent": percent,
+    "us": to_us,
+    "utc": from_us,
+}
 _TEMPLATES.globals["JUDGED"] = JUDGED
