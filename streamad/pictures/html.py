@@ -14,10 +14,6 @@ class Html(str):
 
     __slots__ = ()
 
-    def __html__(self) -> Html:
-        """Return itself: templates leave it as it is."""
-        return self
-
 
 _EMPTY = frozenset({"img", "input", "meta"})
 
@@ -73,7 +69,7 @@ def page(title: str, *content: Html) -> str:
 
 
 def _escaped(part: str) -> str:
-    return Html(part) if hasattr(part, "__html__") else text(part)
+    return part if isinstance(part, Html) else text(part)
 
 
 _STYLE = """
