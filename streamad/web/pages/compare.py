@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from streamad.judge.explanations.words import figure
 from streamad.pictures.content import Course, Courses, Panel, Picture
-from streamad.web import charts
+from streamad.web.charts import curves
 from streamad.web.rendering import rendered
 from streamad.web.store.view import SeenSequence
 
@@ -85,7 +85,7 @@ def _overlay(found: Sequence[Compared], picture: Picture, panel: Panel) -> Marku
         for number, each in enumerate(found)
         if each.picture is not None and (course := each.course(panel.name)) is not None
     ]
-    return charts.overlay(picture, panel, lines)
+    return curves.overlay(picture, panel, lines)
 
 
 def _panels(found: Sequence[Compared]) -> list[tuple[Picture, Panel]]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from markupsafe import Markup
 
 from streamad.web.access import Level, Person
 from streamad.web.rendering import rendered
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _PLACES = (("/", "Now"), ("/streams", "Streams"), ("/compare", "Compare"), ("/calibration", "Calibration"),
            ("/models", "Models"))  # fmt: skip
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.messages import OpenSequence
-from streamad.web.pages.lanes import swimlanes
+from streamad.web.charts.lanes import swimlanes
 from streamad.web.rendering import count, rendered
 from streamad.web.store.view import Place, SeenEvent, SeenSequence
 

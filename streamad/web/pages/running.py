@@ -11,7 +11,7 @@ from markupsafe import Markup
 from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus
 from streamad.pictures.content import Course, NormalCourse
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.web import charts
+from streamad.web.charts import curves
 from streamad.web.rendering import duration, rendered
 from streamad.web.workers import Worker
 
@@ -121,7 +121,7 @@ def _channels(message: Running, values: np.ndarray, usual: Usual | str) -> list[
     ):
         course = values[number].astype(np.float64)
         band = None if isinstance(usual, str) else (usual.at, usual.courses[number])
-        picture = charts.unfinished(f"{name} {unit}".strip(), at, course, band)
+        picture = curves.unfinished(f"{name} {unit}".strip(), at, course, band)
         rows = [(f"{x:.4g}", f"{y:.4g}") for x, y in zip(at, course, strict=True) if np.isfinite(y)]
         channels.append(_Channel(name, unit, picture, rows))
     return channels

@@ -14,7 +14,7 @@ from streamad.outputs.cases import Case, Normal
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers, when
 from streamad.settings.learning import LearningSettings
-from streamad.web import charts
+from streamad.web.charts import curves
 from streamad.web.rendering import rendered
 from streamad.web.store.view import SeenSequence
 
@@ -66,7 +66,7 @@ def sequence(
         no_curves=case.missing or _no_window(one),
         **({} if picture is None else _curves(picture)),
         scores=scores,
-        scores_picture=None if scores is None else charts.scores(scores),
+        scores_picture=None if scores is None else curves.scores(scores),
         attribution=attribution,
         is_explained=attribution is not None and is_explained(attribution),
         speakers=[] if attribution is None else speakers(attribution),
@@ -125,7 +125,7 @@ def _channel(picture: Picture, one: Panel) -> _Channel:
     share = "" if one.share is None else f"share {one.share:.0%}"
     departures = "; ".join(f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments)
     note = ", ".join(filter(None, (one.unit, share)))
-    return _Channel(one.name, one.unit, note, departures, charts.panel(picture, one), _readings(picture, one))
+    return _Channel(one.name, one.unit, note, departures, curves.panel(picture, one), _readings(picture, one))
 
 
 def _readings(picture: Picture, one: Panel) -> list[tuple[str, str, str]]:
@@ -151,4 +151,4 @@ def _deviations(picture: Picture) -> Markup | None:
         half = np.maximum((one.normal.high - one.normal.low) / 2, 1e-9 * (1 + np.abs(one.normal.middle)))
         spans = [(min(each.start * scale, 1.0), min(each.end * scale, 1.0)) for each in one.segments]
         rows.append((one.name, (one.course - one.normal.middle) / half, spans))
-    return charts.heatmap(picture, rows) if rows else None
+    return curves.heatmap(picture, rows) if rows else None

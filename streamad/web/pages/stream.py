@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from streamad.types import ChannelSpec
+from streamad.web.charts.courses import JUDGED_SIGNS, course_of_means, course_of_scores
 from streamad.web.pages.events import EventMark
-from streamad.web.pages.stream_charts import JUDGED_SIGNS, course_of_means, course_of_scores
 from streamad.web.rendering import rendered
 from streamad.web.store.view import Moments, Place, SeenSequence
 

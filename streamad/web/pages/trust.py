@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from streamad.judge.evaluation import clopper_pearson
-from streamad.web import charts
+from streamad.web.charts import curves
 from streamad.web.rendering import JUDGED, count, rendered
 
 _BINS = 20
@@ -31,7 +31,7 @@ def calibration(p_values: Sequence[float], achieved: Sequence[Achieved], marks: 
     """Return the content: p-values against the uniform law, rates by version, precision by marks."""
     return rendered(
         "calibration.html",
-        histogram=charts.histogram(p_values, _BINS) if p_values else None,
+        histogram=curves.histogram(p_values, _BINS) if p_values else None,
         n_bins=_BINS,
         rates=[_rates(one) for one in achieved],
         precision=_precision(marks),

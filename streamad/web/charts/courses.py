@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.types import from_us
-from streamad.web.charts import LEFT, RIGHT, WIDTH, cut, link, pinned, svg, title, triangle, words
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, link, pinned, svg, title, triangle, words
 from streamad.web.pages.events import EventMark
 from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import SeenSequence

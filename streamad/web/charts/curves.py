@@ -1,8 +1,4 @@
-"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores.
-
-Everything is text made on the server; colours come from the style sheet, so that light and dark need one picture. Texts
-come into a picture only by ``words``, ``title`` and ``link``, which escape them; all else is numbers.
-"""
+"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -18,12 +14,9 @@ from markupsafe import Markup
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores
 from streamad.pictures.facts import MARKS, departure
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
-from streamad.web.rendering import escaped
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, pinned, rect, svg, words
 
-WIDTH, _HEIGHT = 760, 170
-"""Of every picture, in units of its own."""
-LEFT, RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26
-"""Free of curves, for the labels of the axes."""
+_HEIGHT, _TOP, _BOTTOM = 170, 8, 26
 _MOST_POINTS = 600
 _COLD, _GREY, _WARM = (43, 108, 176), (225, 225, 225), (200, 80, 20)
 _SATURATED = 4.0  # half widths of the band
@@ -64,7 +57,7 @@ def panel(picture: Picture, one: Panel) -> Markup:
     parts: list[str] = []
     for segment in one.segments:
         left, right = (frame.x(min(share * picture.extent, frame.right)) for share in (segment.start, segment.end))
-        parts.append(_rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
+        parts.append(rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
     if normal is not None:
         lowest, low_, middle, high_, highest = normal
         parts.append(_polygon(frame, at, lowest, highest, "hull"))
@@ -107,11 +100,6 @@ def _time_axis(left: float, right: float, y: float, *, is_timed: bool, is_aligne
         last = f" {sign}" if tick == ticks[-1] else ""
         parts.append(words(f"{label}{last}", x, y + 18, anchor))
     return parts
-
-
-def pinned(names: Iterable[str], width: float, height: float) -> str:
-    """Return the names at the left edge of a picture as a group that stays in sight while its box scrolls."""
-    return f'<g class="pinned">{_rect(0, 0, width - 2, height, "pin")}{"".join(names)}</g>'
 
 
 def unfinished(label: str, at: Course, course: Course, band: tuple[Course, NormalCourse] | None) -> Markup:
@@ -191,7 +179,7 @@ def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tup
         y = 4 + number * step
         names.append(words(cut(name, 18), 144, y + 13, "end"))
         for start, end in segments:
-            parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
+            parts.append(rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
     right = float(picture.at[-1]) or 1.0
     parts += _time_axis(left, right, bottom, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     parts.append(pinned(names, left, bottom))
@@ -219,45 +207,9 @@ def _png(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 
-def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img", width: int = WIDTH) -> Markup:
-    """Return a picture of ``width`` x ``height``; ``label`` says in words what it shows."""
-    box = f'class="{css}" viewBox="0 0 {width} {height}" role="{role}"'
-    # The one place where text of ours becomes HTML: parts are numbers, and words that are escaped already.
-    return Markup(f"<svg {box}>{title(label)}{''.join(parts)}</svg>")
-
-
-def title(said: str) -> str:
-    """Return what a shape shows, in words."""
-    return f"<title>{escaped(said)}</title>"
-
-
-def words(text: str, x: float, y: float, anchor: str = "middle", css: str = "tick") -> str:
-    """Return ``text`` in a picture; ``anchor``: which part of it stands at ``x``."""
-    return f'<text class="{css}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escaped(text)}</text>'
-
-
-def link(path: str, said: str, shapes: str) -> str:
-    """Return shapes that lead to ``path``, which is quoted already; ``said``: what they show, in words."""
-    return f'<a href="{path}">{title(said)}{shapes}</a>'
-
-
-def triangle(x: float, y: float, css: str = "odd") -> str:
-    """Return the mark of an alert around ``x`` and ``y``."""
-    return f'<path class="{css}" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
-
-
-def _rect(x: float, y: float, width: float, height: float, css: str) -> str:
-    return f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-
-
 def _polygon(frame: _Frame, at: Course, low: Course, high: Course, css: str) -> str:
     there, back = frame.points(at, low), frame.points(at[::-1], high[::-1])
     return f'<polygon class="{css}" points="{there} {back}"/>'
-
-
-def cut(name: str, most: int) -> str:
-    """Return a name of at most ``most`` characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]]) -> Markup:
@@ -292,10 +244,10 @@ def histogram(p_values: Sequence[float], n_bins: int) -> Markup:
     def y(value: float) -> float:
         return height - 26 - (height - 36) * value / top
 
-    parts = [_rect(LEFT, y(high), WIDTH - LEFT - RIGHT, y(low) - y(high), "band")]
+    parts = [rect(LEFT, y(high), WIDTH - LEFT - RIGHT, y(low) - y(high), "band")]
     for number, n in enumerate(counts):
         css = "bar anomalous" if n > high and number == 0 else "bar"
-        parts.append(_rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
+        parts.append(rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
     ticks = round_ticks(0.0, top, 4)
     names = [words(label, LEFT - 6, y(tick) + 4, "end") for tick, label in zip(ticks, labels_of(ticks), strict=True)]
     parts.append(pinned(names, LEFT, height))
