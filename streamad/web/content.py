@@ -84,7 +84,7 @@ class Content:
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             now_us=now_us,
-            running=section(workers, still_open, number) if is_kept else Markup(),
+            running=section(workers, still_open, number) if is_kept else None,
             most=INBOX,
         )
 

@@ -48,9 +48,9 @@ def digits(value: float | None, n: int) -> str:
     return "" if value is None or not math.isfinite(value) else f"{value:.{n}g}"
 
 
-def percent(share: float, n_decimals: int = 0) -> str:
-    """Return a share as a percentage."""
-    return f"{share:.{n_decimals}%}"
+def percent(share: float) -> str:
+    """Return a share in per cent."""
+    return f"{share:.0%}"
 
 
 def duration(seconds: float) -> str:

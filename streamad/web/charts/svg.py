@@ -17,7 +17,7 @@ LEFT, RIGHT = 56, 10
 def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img", width: int = WIDTH) -> Markup:
     """Return a picture of ``width`` x ``height``; ``label`` says in words what it shows."""
     box = f'class="{css}" viewBox="0 0 {width} {height}" role="{role}"'
-    # The one place where text of ours becomes HTML: parts are numbers, and words that are escaped already.
+    # The one place where text of our own becomes HTML: parts are numbers, and words that are escaped already.
     return Markup(f"<svg {box}>{title(label)}{''.join(parts)}</svg>")
 
 

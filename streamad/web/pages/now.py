@@ -24,7 +24,7 @@ def now(
     budget: str,
     still_open: Sequence[OpenSequence],
     now_us: int,
-    running: Markup,
+    running: Markup | None,
     most: int,
 ) -> Markup:
     """Return the content: banner, budget, swimlanes, inbox of at most ``most`` alerts, what runs, events.
