@@ -36,9 +36,9 @@ def link(path: str, said: str, shapes: str) -> str:
     return f'<a href="{path}">{title(said)}{shapes}</a>'
 
 
-def triangle(x: float, y: float, css: str = "odd") -> str:
+def triangle(x: float, y: float) -> str:
     """Return the mark of an alert around ``x`` and ``y``."""
-    return f'<path class="{css}" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
+    return f'<path class="odd" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
 
 
 def rect(x: float, y: float, width: float, height: float, css: str) -> str:

@@ -1,4 +1,4 @@
-"""The frame of every page: head, navigation, times and names as people read them."""
+"""The document around the content of every page, and pages of one sentence."""
 
 from __future__ import annotations
 

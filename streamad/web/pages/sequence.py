@@ -62,9 +62,8 @@ def sequence(
         effect=None if learning is None else effect_of(one.judgement, learning),
         why_not_judged=why_not_judged,
         detail=facts.detail,
-        curves=picture,
+        curves=None if picture is None else _curves(picture),
         no_curves=case.missing or _no_window(one),
-        **({} if picture is None else _curves(picture)),
         scores=scores,
         scores_picture=None if scores is None else curves.scores(scores),
         attribution=attribution,
@@ -114,11 +113,22 @@ class _Channel:
     readings: list[tuple[str, str, str]]
 
 
-def _curves(picture: Picture) -> dict[str, object]:
-    """Return what the template shows of a picture."""
+@dataclass(frozen=True, slots=True)
+class _Curves:
+    """What the page shows of all channels; ``time_head``: what the times of the tables are."""
+
+    clock: Clock | None
+    channels: list[_Channel]
+    time_head: str
+    others: str
+    notes: tuple[str, ...]
+    heatmap: Markup | None
+
+
+def _curves(picture: Picture) -> _Curves:
     time_head = "% of the sequence" if picture.is_aligned else "s since the start" if picture.is_timed else "point"
     channels = [_channel(picture, one) for one in picture.panels]
-    return {"time_head": time_head, "channels": channels, "heatmap": _deviations(picture)}
+    return _Curves(picture.clock, channels, time_head, picture.others, picture.notes, _deviations(picture))
 
 
 def _channel(picture: Picture, one: Panel) -> _Channel:
