@@ -34,6 +34,9 @@ DOCUMENT: Final = HERE.parents[2] / "docs" / "model" / "paper.md"
 _NOTE: Final = (
     "<!-- Built by `python -m benchmarks.paper report`; its text is in benchmarks/paper/report/paper.md.in. -->\n\n"
 )
+_SWEEP: Final = ("lof", "dagmm", "neutral_ad", "minirocket", "nearest")
+_KS: Final = (2, 4, 6, 8, 9, 11, 15)
+"""What the page shows of the curves: the methods that lead somewhere, and enough K to see where a form matters."""
 
 
 def register(subparsers: Any) -> None:
@@ -84,9 +87,9 @@ def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> s
     parts = named([*found, *drawn])
     parts |= {f"table_{table.number}": table_section(table, found) for table in TABLES}
     for block in FIGURES["sweep"]:
-        parts[f"sweep_{block.dataset}"] = curves_section("n normal classes", sweep(results, block.dataset))
+        parts[f"sweep_{block.dataset}"] = curves_section("n normal classes", sweep(results, block.dataset), _SWEEP)
     for block in FIGURES["ablation"]:
-        parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset))
+        parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset), places=_KS)
     parts["halves"] = halves_section(found, drawn)
     parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)
