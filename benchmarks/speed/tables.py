@@ -53,8 +53,8 @@ def read(name: str) -> Result:
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def rounded(value: float) -> str:
