@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.peers import table as table_of_peers
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = Path(__file__).resolve().parent / "results"
 PAGES: Final = ROOT / "docs" / "internals"
@@ -193,7 +191,7 @@ def moments() -> str:
 
 
 def growth() -> str:
-    """Return cost and memory of each size of each axis."""
+    """Return cost and memory of the smallest and the largest size of each axis; the figure has all sizes."""
     said = {
         "open": "open sequences, one a stream",
         "shared": "open sequences in ten streams",
@@ -204,7 +202,7 @@ def growth() -> str:
     }
     rows = []
     for axis in read("growth")["axes"]:
-        for point in axis["points"]:
+        for point in (axis["points"][0], axis["points"][-1]):
             cost = [
                 f"{point['us_per_sample']:.1f} µs",
                 f"{point['ns_per_value']:,.0f} ns",
@@ -214,9 +212,21 @@ def growth() -> str:
     return markdown(["axis", "size", "CPU a sample", "CPU a value", "memory"], rows)
 
 
-def peers(kind: str) -> str:
-    """Return the table of the peers for chunked or single messages."""
-    return table_of_peers(read("peers"), kind)
+def peers() -> str:
+    """Return samples a second of each peer, and how many times as fast streamad is, by the clock and by CPU time."""
+    found, rows = read("peers"), []
+    for name, chunked in found["chunked"]["peers"].items():
+        single = found["single"]["peers"][name]
+        if error := chunked.get("error") or single.get("error"):
+            rows.append([name, chunked["promises"], error, *[""] * 5])
+            continue
+        row = [name, chunked["promises"], "yes" if chunked["in_transactions"] else "no"]
+        for each in (chunked, single):
+            times = (each["streamad_times_as_fast"], each["streamad_times_as_fast_by_cpu"])
+            row += [f"{each['samples_per_s']:,.0f}", "; ".join(f"{ratio:.2f}" for ratio in times)]
+        rows.append([*row, f"{chunked['peak_rss_mb']:.0f}"])
+    head = ["peer", "promises", "in transactions", "chunks: samples/s", "streamad: times as fast; by CPU"]
+    return markdown([*head, "single: samples/s", "times as fast; by CPU", "memory, MB"], rows)
 
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
@@ -232,7 +242,7 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
         "moments": moments,
     },
     "growth.md": {"growth": growth},
-    "peers.md": {"chunked": lambda: peers("chunked"), "single": lambda: peers("single")},
+    "peers.md": {"peers": peers},
 }
 
 
