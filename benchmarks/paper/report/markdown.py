@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -164,20 +164,12 @@ def _allowed(entry: Entry) -> float:
 
 
 def time_section(results: Sequence[Result]) -> str:
-    """Return the hours of the stored cells by protocol and machine, and the versions they ran with."""
-    hours: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    models: Counter[str] = Counter()
+    """Return the hours of the stored cells by machine, and the versions they ran with."""
+    hours: dict[str, float] = defaultdict(float)
     for one in results:
-        hours[one.protocol][_where(one)] += one.seconds / _SECONDS_PER_HOUR
-        models[one.protocol] += 1
-    places = sorted({place for by_place in hours.values() for place in by_place})
-    rows = [
-        [protocol, str(models[protocol]), *_hours(by_place, places)] for protocol, by_place in sorted(hours.items())
-    ]
-    total = {place: sum(by_place[place] for by_place in hours.values()) for place in places}
-    rows.append(["all", str(len(results)), *_hours(total, places)])
-    head = ["protocol", "models", *(f"hours, {place}" for place in places)]
-    return f"{markdown_table(head, rows)}\n\n{_versions(results)}"
+        hours[_where(one)] += one.seconds / _SECONDS_PER_HOUR
+    places = ", ".join(f"{of_place:.2f} on {place}" for place, of_place in sorted(hours.items()))
+    return f"The {len(results):,} stored models took, in hours: {places}. {_versions(results)}".strip()
 
 
 def left_section(results: Sequence[Result]) -> str:
@@ -211,10 +203,6 @@ def _versions(results: Iterable[Result]) -> str:
             found[package].add(version)
     known = [f"{package} {', '.join(sorted(versions))}" for package, versions in sorted(found.items())]
     return f"Measured with {'; '.join(known)}." if known else ""
-
-
-def _hours(by_place: Mapping[str, float], places: Iterable[str]) -> list[str]:
-    return [f"{by_place[place]:.2f}" if by_place.get(place) else "" for place in places]
 
 
 def _where(one: Result) -> str:
