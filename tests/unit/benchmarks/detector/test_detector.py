@@ -146,7 +146,7 @@ def test_a_set_on_which_the_best_baseline_finds_more_is_named_with_the_means_of_
     rows = [cell("GunPoint", "ensemble", 80, 10), cell("GunPoint", "ensemble", 90, 20, label=1)]
     peers = [cell("GunPoint", "pca", 70, 10, label=label) for label in (0, 1)]
     peers += [cell("GunPoint", "nearest", 75, 20, label=label) for label in (0, 1)]
-    assert "| GunPoint, 1vR | 85.0 / 15 | 75.0 / 20 | 1-NN |" in tables([*rows, *peers])
+    assert "GunPoint 1vR 15, 1-NN 20." in tables([*rows, *peers])
     assert "GunPoint" not in tables([*rows, *peers[:-1]])  # a baseline without one of the tasks is left out
     assert "| default | - | 85.0 / 15 |" in summary([*rows, *peers])
 
@@ -169,7 +169,7 @@ def test_a_figure_on_a_family_owes_its_choice_to_the_other_families() -> None:
     assert left_out(grid, "faults") == 5
     assert left_out(grid, "movements") == 3  # of 3 and 5, which are equally good elsewhere, the first
     shown = left_out_table(grid)
-    assert f"| faults | 50.0 / 10 | 50.0 / 10 | 50.0 / 10 | 90.0 / 60 | {GRID[5]} |" in shown
+    assert "| faults | 50.0 / 10 | 50.0 / 10 | 90.0 / 60 |" in shown
     assert left_out_table(grid_of(cells[:2])) == ""
 
 
