@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from benchmarks.paper.progress import Estimate
-from benchmarks.paper.report.curves import Point
-from benchmarks.paper.report.names import DATASET_NAMES, FORM_NAMES, METHOD_NAMES
+from benchmarks.paper.report.names import DATASET_NAMES, METHOD_NAMES
 from benchmarks.paper.report.printed import REMARKS, Place
 from benchmarks.paper.report.summary import HALVES, TABLES, Entry, Summary, Table
 from benchmarks.paper.results_table import Result
@@ -109,24 +108,6 @@ def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
 
 
-def curves_section(
-    axis: str, curves: Mapping[str, Sequence[Point]], names: Collection[str] = (), places: Collection[int] = ()
-) -> str:
-    """Return the points of a figure as a table: a row for each curve, a column for each place on ``axis``.
-
-    ``names`` and ``places`` choose rows and columns (empty: all); the figure has the others.
-    """
-    shown = {name: points for name, points in curves.items() if not names or name in names}
-    if not shown:
-        return "Not run."
-    columns = sorted({point.x for points in shown.values() for point in points if not places or point.x in places})
-    rows = []
-    for name, points in shown.items():
-        there = {point.x: _ours(point.summary) for point in points}
-        rows.append([_label(name), *(there.get(column, "") for column in columns)])
-    return markdown_table([axis, *map(str, columns)], rows)
-
-
 def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
     """Return the figures with the first half of the inliers beside those with a half drawn by each seed."""
     found = {(entry.method, entry.dataset): entry for entry in first}
@@ -212,7 +193,7 @@ def _where(one: Result) -> str:
 
 
 def _label(name: str) -> str:
-    return {**METHOD_NAMES, **FORM_NAMES}.get(name, name)
+    return METHOD_NAMES.get(name, name)
 
 
 def _ours(summary: Summary) -> str:

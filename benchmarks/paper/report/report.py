@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.paper.protocols import FIGURES
-from benchmarks.paper.report.curves import ablation, curves_as_json, sweep
+from benchmarks.paper.report.curves import curves_as_json
 from benchmarks.paper.report.markdown import (
-    curves_section,
     differences_section,
     halves_section,
     left_section,
@@ -34,10 +32,6 @@ DOCUMENT: Final = HERE.parents[2] / "docs" / "model" / "paper.md"
 _NOTE: Final = (
     "<!-- Built by `python -m benchmarks.paper report`; its text is in benchmarks/paper/report/paper.md.in. -->\n\n"
 )
-_SWEEP: Final = ("lof", "dagmm", "neutral_ad", "minirocket")
-_NS: Final = (1, 2, 3, 4, 5, 9)
-_KS: Final = (2, 4, 6, 9, 11, 15)
-"""What the page shows of the curves: the methods that lead or come next, and enough n and K to see the course."""
 
 
 def register(subparsers: Any) -> None:
@@ -87,10 +81,6 @@ def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> s
     drawn = entries(results, (HALVES,))
     parts = named([*found, *drawn])
     parts |= {f"table_{table.number}": table_section(table, found) for table in TABLES}
-    for block in FIGURES["sweep"]:
-        parts[f"sweep_{block.dataset}"] = curves_section("n", sweep(results, block.dataset), _SWEEP, _NS)
-    for block in FIGURES["ablation"]:
-        parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset), places=_KS)
     parts["halves"] = halves_section(found, drawn)
     parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)
