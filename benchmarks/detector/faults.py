@@ -116,16 +116,16 @@ def stored() -> list[Found]:
 
 
 def table(figures: Sequence[Found]) -> str:
-    """Return the mean over the plants and faults of a source, and the fault that each detector ranks worst."""
+    """Return the means over the plants and faults of a source, and the fault that the first detector ranks worst."""
     kinds = list(dict.fromkeys(each.detector for each in figures))
     lines = ["| faults | " + " | ".join(f"`{kind}`" for kind in kinds) + " |", "|---|" + "---|" * len(kinds)]
+    worst = []
     for source in dict.fromkeys(each.source for each in figures):
         part = [each for each in figures if each.source == source]
-        faults = dict.fromkeys(each.fault for each in part)
-        worst = [min((_mean(part, kind, fault), fault) for fault in faults) for kind in kinds]
-        lines.append(f"| {source}, mean | {' | '.join(f'{_mean(part, kind):.1f}' for kind in kinds)} |")
-        lines.append(f"| {source}, the worst | {' | '.join(f'{mean:.1f} (`{fault}`)' for mean, fault in worst)} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"| {source} | {' | '.join(f'{_mean(part, kind):.1f}' for kind in kinds)} |")
+        least, fault = min((_mean(part, kinds[0], fault), fault) for fault in {each.fault for each in part})
+        worst.append(f"`{fault}` {least:.1f}")
+    return "\n".join([*lines, "", f"The worst for `{kinds[0]}`: {', '.join(worst)}."]) + "\n"
 
 
 def _mean(figures: Sequence[Found], kind: str, fault: str | None = None) -> float:
