@@ -150,20 +150,6 @@ def training() -> str:
     )
 
 
-def retraining() -> str:
-    """Return the latency with and without a training beside."""
-    found = read("retraining_latency")["conditions"]
-    rows = [
-        [
-            f"{each} training",
-            *(f"{found[each][f'latency_{p}_ms']:.1f} ms" for p in ("p50", "p99")),
-            f"{found[each]['training_cpu_share']:.0%}",
-        ]
-        for each in ("without", "with")
-    ]
-    return markdown(["", "50 %", "99 %", "a core for the training"], rows)
-
-
 def lean() -> str:
     """Return start, memory and size of workers with and without torch."""
     found = read("lean_worker")
@@ -176,15 +162,6 @@ def lean() -> str:
                 [said.get(name, name), f"{each['first_verdict_s']:.1f} s", f"{each['peak_mb']:.0f} MB", f"{size:,} MB"]
             )
     return markdown(["worker", "start to first verdict", "peak memory", "installed packages"], rows)
-
-
-def moments() -> str:
-    """Return the time of mean and spread beside that of the score."""
-    rows = [
-        [shape, f"{each['moments_us']:.0f} µs", f"{each['score_us'] / 1000:.1f} ms", f"{each['ratio']:.0f}"]
-        for shape, each in read("moments").items()
-    ]
-    return markdown(["window", "mean and spread", "score", "times"], rows)
 
 
 # --- the tables of growth.md and peers.md ---
@@ -237,9 +214,7 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
         "latency": latency,
         "restart": restart,
         "training": training,
-        "retraining": retraining,
         "lean": lean,
-        "moments": moments,
     },
     "growth.md": {"growth": growth},
     "peers.md": {"peers": peers},

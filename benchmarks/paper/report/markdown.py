@@ -108,23 +108,6 @@ def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
 
 
-def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
-    """Return the figures with the first half of the inliers beside those with a half drawn by each seed."""
-    found = {(entry.method, entry.dataset): entry for entry in first}
-    rows: dict[str, list[str]] = defaultdict(list)
-    there = [entry for entry in drawn if entry.ours is not None]
-    datasets = list(dict.fromkeys(entry.dataset for entry in there))
-    by_place = {(entry.method, entry.dataset): entry for entry in there}
-    for method in dict.fromkeys(entry.method for entry in there):
-        for dataset in datasets:
-            for entry in (found.get((method, dataset)), by_place.get((method, dataset))):
-                rows[method].append("" if entry is None else _ours(entry.summary))
-    if not rows:
-        return "Not run."
-    head = [f"{DATASET_NAMES[dataset]}, {half}" for dataset in datasets for half in ("first half", "drawn")]
-    return markdown_table(["", *head], [[_label(method), *cells] for method, cells in rows.items()])
-
-
 def differences_section(entries: Iterable[Entry]) -> str:
     """Return the rows that are further below the paper than allowed, by table."""
     rows: dict[int, list[str]] = defaultdict(list)

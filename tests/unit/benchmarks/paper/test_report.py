@@ -74,17 +74,6 @@ def test_a_cell_that_was_not_run_is_empty_and_not_the_paper_s() -> None:
     assert "| LOF |  |  |  |  |  |" in table
 
 
-def test_drawn_halves_stand_beside_the_first() -> None:
-    results = [result("thyroid", "inliers", protocol="tabular", f1=0.5)]
-    results += [
-        result("thyroid", "inliers", protocol="tabular_drawn", seed=seed, f1=0.4 + seed / 10) for seed in (0, 1, 2)
-    ]
-    table = section(document(results), "Which half")
-    assert "|  | Thyroid, first half | Thyroid, drawn |\n" in table
-    assert "| LOF | 50.0 | 50.0 ± 10.0 |" in table
-    assert "Not run." in section(document(results[:1]), "Which half")
-
-
 def test_an_incomplete_seed_is_noted_below() -> None:
     table = section(document([result(normal_name="2")]), "Table 1")
     assert "| LOF |  |  |  |  |  |" in table
@@ -175,7 +164,7 @@ def test_an_unknown_placeholder_is_an_error() -> None:
 
 def test_every_part_is_in_the_template() -> None:
     names = set(Template(TEMPLATE.read_text()).get_identifiers())
-    assert {"table_1", "table_2", "table_3", "halves", "differences", "time", "left"} <= names
+    assert {"table_1", "table_2", "table_3", "differences", "time", "left"} <= names
 
 
 def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
