@@ -77,7 +77,7 @@ def tables(cells: Sequence[Cell]) -> str:
     parts = [
         ("Sets on which a baseline finds more", _worse(of_methods)),
         ("The rule chosen on two families, measured on the third", left_out_table(grid)),
-        ("One choice at a time, the others as in the default", _choices_table(grid)),
+        ("One choice at a time, the others as in the default", _choices(grid)),
         (
             "False alarms at a configured 2 % if few sequences calibrate, 200 draws",
             calibration.table(calibration.stored()),
@@ -211,25 +211,27 @@ def left_out_table(grid: Mapping[Row, Pairs]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _choices_table(grid: Mapping[Row, Pairs]) -> str:
-    """Return the means by each single aspect of a choice, the others as in the default."""
+def _choices(grid: Mapping[Row, Pairs]) -> str:
+    """Return the means with each single aspect of the rules changed, the others as in the default."""
     families = [family for family in FAMILIES if _rows_in(grid, family)]
     if not families:
         return ""
     aspects: list[tuple[str, Callable[[Choice], object]]] = [
-        ("scaling of channels", lambda each: each.scaling),
-        ("weights of members", lambda each: each.weights),
+        ("scaling", lambda each: each.scaling),
+        ("weights", lambda each: each.weights),
         ("largest power", lambda each: each.power),
         ("damping", lambda each: each.damping),
-        ("weight of a network", lambda each: each.network),
+        ("network", lambda each: each.network),
     ]
     of_family = {family: _of_family(grid, family) for family in families}
-    lines = ["| aspect | choice: mean |", "|---|---|"]
-    for name, value in aspects:
-        shown = []
-        for place, choice in enumerate(GRID):
-            if all(get(choice) == get(DEFAULT) for other, get in aspects if other != name):
-                mean = _mean([Figures(*pairs[:, place].tolist()) for pairs in of_family.values()])
-                shown.append(f"**{value(choice)}: {mean}**" if choice == DEFAULT else f"{value(choice)}: {mean}")
-        lines.append(_line([name, "; ".join(shown)]))
-    return "\n".join(lines) + "\n"
+
+    def mean(place: int) -> Figures:
+        return _mean([Figures(*pairs[:, place].tolist()) for pairs in of_family.values()])
+
+    others = [
+        f"{name} {value(choice)} {mean(place)}"
+        for name, value in aspects
+        for place, choice in enumerate(GRID)
+        if choice != DEFAULT and all(get(choice) == get(DEFAULT) for other, get in aspects if other != name)
+    ]
+    return f"The default has {mean(GRID.index(DEFAULT))}; {', '.join(others)}.\n"
