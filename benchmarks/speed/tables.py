@@ -65,41 +65,42 @@ def rounded(value: float) -> str:
 
 
 def cores() -> str:
-    """Return scoring on several cores, as many times as with one thread."""
-    found, rows = read("scoring_threads"), []
-    for what, name in (("NeuTraL AD", "neutral_ad"), ("default detector", "default")):
-        cases = [(f"{what}, batch {size}", found[name]["alone"][size]) for size in ("1", "64")]
-        for label, forms in [*cases, (f"{what}, a worker on Kafka", found[name]["kafka"])]:
-            times = [forms[form]["times_one"] if form in forms else None for form in ("intra_op", "split", "threads")]
-            more = ["-" if each is None else f"{each:.2f}" for each in (*times, forms["processes"]["times_one"])]
-            rows.append([label, f"{forms['one']['per_s']:,.0f}", *more])
+    """Return scoring with the default detector on several cores, as many times as with one thread."""
+    found, rows = read("scoring_threads")["default"], []
+    cases = [
+        ("batch 1", found["alone"]["1"]),
+        ("batch 64", found["alone"]["64"]),
+        ("a worker on Kafka", found["kafka"]),
+    ]
+    for label, forms in cases:
+        times = [forms[form]["times_one"] if form in forms else None for form in ("intra_op", "split", "threads")]
+        more = ["-" if each is None else f"{each:.2f}" for each in (*times, forms["processes"]["times_one"])]
+        rows.append([label, f"{forms['one']['per_s']:,.0f}", *more])
     return markdown(["what", "one thread, windows/s", "intra_op", "split", "threads", "processes"], rows)
 
 
-_PIPELINES: Final = (("NeuTraL AD", "kafka_pipeline_neutral_ad"), ("default", "kafka_pipeline_default"))
+_PIPELINE: Final = "kafka_pipeline_default"
 _KINDS: Final = (("chunks of 50", "chunked"), ("single", "single"))
 
 
 def throughput() -> str:
     """Return samples a second of the bare loop and of a worker with and without its model."""
     rows = []
-    for detector, name in _PIPELINES:
-        for kind, key in _KINDS:
-            found = read(name)[key]
-            row = [f"{detector}, {kind}", rounded(found["bare"]), rounded(found["streamad"]), f"{found['ratio']:.2f}"]
-            rows.append([*row, rounded(found["without_model"]), f"{found['ratio_without_model']:.2f}"])
+    for kind, key in _KINDS:
+        found = read(_PIPELINE)[key]
+        row = [kind, rounded(found["bare"]), rounded(found["streamad"]), f"{found['ratio']:.2f}"]
+        rows.append([*row, rounded(found["without_model"]), f"{found['ratio_without_model']:.2f}"])
     head = ["", "bare loop", "a worker", "of the bare loop", "its model costs nothing", "of the bare loop"]
     return markdown(head, rows)
 
 
 def stages() -> str:
-    """Return CPU time a sample of each stage with the default detector."""
+    """Return CPU time a sample of each stage."""
     keys = ("fetch", "intake", "window", "score", "judge", "transactions_and_joining")
-    detector, name = _PIPELINES[-1]
     rows = []
     for kind, key in _KINDS:
-        found = read(name)[key]["stages_us_per_sample"]
-        rows.append([f"{detector}, {kind}", *(rounded(found[each]) for each in keys)])
+        found = read(_PIPELINE)[key]["stages_us_per_sample"]
+        rows.append([kind, *(rounded(found[each]) for each in keys)])
     named = ["fetch", "decode, assemble", *keys[2:-1], "transactions and the joining of the stages"]
     return markdown(["", *named], rows)
 
@@ -107,13 +108,12 @@ def stages() -> str:
 def latency() -> str:
     """Return the latency of an alert at two loads beside the bare transactional loop."""
     rows = []
-    for detector, name in _PIPELINES:
-        for load, what in (("half", "half the full rate"), ("tenth", "a tenth")):
-            found = read(name)["latency_ms"]["loads"][load]
-            pairs = [" / ".join(f"{found[who][p]:.0f}" for p in ("p50", "p99")) for who in ("streamad", "bare")]
-            ratio = " / ".join(f"{found['ratio'][p]:.1f}" for p in ("p50", "p99"))
-            rate = found["streamad"]["sequences_per_s"]
-            rows.append([f"{detector}, {what} ({rate:.0f} sequences/s)", *(f"{pair} ms" for pair in pairs), ratio])
+    for load, what in (("half", "half the full rate"), ("tenth", "a tenth")):
+        found = read(_PIPELINE)["latency_ms"]["loads"][load]
+        pairs = [" / ".join(f"{found[who][p]:.0f}" for p in ("p50", "p99")) for who in ("streamad", "bare")]
+        ratio = " / ".join(f"{found['ratio'][p]:.1f}" for p in ("p50", "p99"))
+        rate = found["streamad"]["sequences_per_s"]
+        rows.append([f"{what} ({rate:.0f} sequences/s)", *(f"{pair} ms" for pair in pairs), ratio])
     return markdown(["load", "worker, 50 / 99 %", "bare transactional loop", "ratio"], rows)
 
 
