@@ -179,14 +179,11 @@ def growth() -> str:
     }
     rows = []
     for axis in read("growth")["axes"]:
-        for point in (axis["points"][0], axis["points"][-1]):
-            cost = [
-                f"{point['us_per_sample']:.1f} µs",
-                f"{point['ns_per_value']:,.0f} ns",
-                f"{point['memory_mb']:.0f} MB",
-            ]
-            rows.append([said[axis["axis"]], f"{point['size']:,}", *cost])
-    return markdown(["axis", "size", "CPU a sample", "CPU a value", "memory"], rows)
+        first, last = axis["points"][0], axis["points"][-1]
+        cells = (("size", ",", ""), ("us_per_sample", ".1f", " µs"), ("ns_per_value", ",.0f", " ns"))
+        shown = [f"{first[key]:{form}}, {last[key]:{form}}{unit}" for key, form, unit in cells]
+        rows.append([said[axis["axis"]], *shown, f"{first['memory_mb']:.0f}, {last['memory_mb']:.0f} MB"])
+    return markdown(["axis", "sizes", "CPU a sample", "CPU a value", "memory"], rows)
 
 
 def peers() -> str:
