@@ -121,13 +121,14 @@ def restart() -> str:
     """Return the seconds to the first verdict, phase by phase: each the median of its own."""
     said = {
         "start": "a worker starts",
-        "again": "the same again, after SIGTERM",
         "stopped": "one of two is stopped: its partitions at the other",
         "killed": "one of two is killed",
         "replaced": "a worker with an instance id is killed and started again",
     }
     rows = [
-        [said[key], *(f"{value:.2f}" for value in found.values())] for key, found in read("restart")["seconds"].items()
+        [said[key], *(f"{value:.2f}" for value in found.values())]
+        for key, found in read("restart")["seconds"].items()
+        if key in said
     ]
     phases = ["start or end of the process", "the group is rebalanced", "partitions are taken over", "first verdict"]
     return markdown(["", *phases, "total"], rows)
@@ -192,15 +193,15 @@ def peers() -> str:
     for name, chunked in found["chunked"]["peers"].items():
         single = found["single"]["peers"][name]
         if error := chunked.get("error") or single.get("error"):
-            rows.append([name, chunked["promises"], error, *[""] * 5])
+            rows.append([name, chunked["promises"], error, *[""] * 4])
             continue
         row = [name, chunked["promises"], "yes" if chunked["in_transactions"] else "no"]
         for each in (chunked, single):
             times = (each["streamad_times_as_fast"], each["streamad_times_as_fast_by_cpu"])
             row += [f"{each['samples_per_s']:,.0f}", "; ".join(f"{ratio:.2f}" for ratio in times)]
-        rows.append([*row, f"{chunked['peak_rss_mb']:.0f}"])
+        rows.append(row)
     head = ["peer", "promises", "in transactions", "chunks: samples/s", "streamad: times as fast; by CPU"]
-    return markdown([*head, "single: samples/s", "times as fast; by CPU", "memory, MB"], rows)
+    return markdown([*head, "single: samples/s", "times as fast; by CPU"], rows)
 
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
