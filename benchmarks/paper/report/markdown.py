@@ -16,11 +16,6 @@ from benchmarks.paper.report.summary import HALVES, TABLES, Entry, Summary, Tabl
 from benchmarks.paper.results_table import Result
 from benchmarks.paper.todo import missing
 
-ALLOWED_BELOW: Final = 5.0
-ALLOWED_BELOW_OURS: Final = 1.5
-ALLOWED_BELOW_OURS_BY_DATASET: Final = {"epilepsy": 2.5}
-"""How many points below the paper a row may be before the page lists it (EPSY's printed deviation is 1.7)."""
-
 NOT_RUN: Final = "(not run)"
 _SECONDS_PER_HOUR: Final = 3600.0
 
@@ -106,25 +101,6 @@ def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.summary.incomplete:
             yield f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
-
-
-def differences_section(entries: Iterable[Entry]) -> str:
-    """Return the rows that are further below the paper than allowed, by table."""
-    rows: dict[int, list[str]] = defaultdict(list)
-    for entry in entries:
-        if entry.difference is not None and entry.difference < -_allowed(entry):
-            rows[entry.table].append(
-                f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({_signed(entry.difference)})"
-            )
-    if not rows:
-        return "No row."
-    return "\n".join(f"- table {table}: {', '.join(cells)}" for table, cells in rows.items())
-
-
-def _allowed(entry: Entry) -> float:
-    if entry.method != "neutral_ad":
-        return ALLOWED_BELOW
-    return ALLOWED_BELOW_OURS_BY_DATASET.get(entry.dataset, ALLOWED_BELOW_OURS)
 
 
 def time_section(results: Sequence[Result]) -> str:

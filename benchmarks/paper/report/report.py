@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from benchmarks.paper.report.curves import curves_as_json
 from benchmarks.paper.report.markdown import (
-    differences_section,
     left_section,
     named,
     table_section,
@@ -80,5 +79,5 @@ def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> s
     drawn = entries(results, (HALVES,))
     parts = named([*found, *drawn])
     parts |= {f"table_{table.number}": table_section(table, found) for table in TABLES}
-    parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
+    parts |= {"time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)
