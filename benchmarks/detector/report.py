@@ -143,7 +143,7 @@ def summary(cells: Sequence[Cell]) -> str:
         means, times = family_means(table, method), [cell.fit_s for cell in cells if cell.method == method]
         if means and (method not in BASELINES or method in _best_of_families(table)):
             lines.append(_line([name, *_means_cells(means), f"{np.median(times):.1f}"]))
-    each = {row: table[name][row] for row in table[OURS] if (name := _best_baseline(table, row)) is not None}
+    each = {row: table[best][row] for row in table[OURS] if (best := _best_baseline(table, row)) is not None}
     if means := family_means({**table, "best": each}, "best"):
         lines.append(_line(["best baseline on each row, known afterwards", *_means_cells(means), "-"]))
     return "\n".join(lines) + "\n"
