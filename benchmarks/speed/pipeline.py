@@ -159,7 +159,7 @@ class Stages:
         for start in range(0, len(self.records), BATCH_RECORDS):
             records = tuple(self.records[start : start + BATCH_RECORDS])
             for closed in intake.take(RecordBatch("bench", records, records[-1].offset + 1), now_us):
-                intake.assembler.committed(closed)
+                intake.committed(closed)
                 sequences.append(closed.sequence)
         self.sequences = sequences
 

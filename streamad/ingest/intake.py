@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from streamad.ingest.decode import Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
 from streamad.ingest.sequences.late_entries import LateEntry
-from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, hash_of
+from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
@@ -133,7 +134,7 @@ class Intake:
     ) -> None:
         self.partition = partition
         self.next_offset = progress.low_watermark if progress is not None else 0
-        self.assembler = Assembler(
+        self._assembler = Assembler(
             partition,
             settings.sequences,
             seen_from_start=seen_from_start,
@@ -155,6 +156,38 @@ class Intake:
         self._bad_values = BadValueWatch(channels, {} if progress is None else progress.bad_values)
         self._refused = RefusedStreams(settings.sequences.max_streams)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
+
+    # --- what its owner sees of the sequences ---
+
+    @property
+    def clock_us(self) -> int | None:
+        """Return the partition's record clock, None before the first record."""
+        return self._assembler.clock_us
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the memory of samples that wait and of open sequences."""
+        return self._assembler.buffered_bytes
+
+    @property
+    def open_sequences(self) -> int:
+        """Return how many sequences have begun and not ended."""
+        return self._assembler.open_sequences
+
+    @property
+    def streams(self) -> Mapping[str, StreamState]:
+        """Return the streams, to look at: nobody else may change them."""
+        return self._assembler.streams
+
+    def take_new_streams(self) -> list[str]:
+        """Return the streams first seen since the last call."""
+        return self._assembler.take_new_streams()
+
+    def committed(self, closed: Closed) -> None:
+        """Note that the verdict of ``closed`` is durable: see ``Assembler.committed``. Raises ValueError."""
+        self._assembler.committed(closed)
+
+    # --- records in ---
 
     @property
     def is_recovering(self) -> bool:
@@ -189,7 +222,7 @@ class Intake:
 
     def _reach(self, offset: int, now_us: int) -> list[Closed]:
         """Repeat the forced ends before ``offset``; their late samples were emitted at the first reading."""
-        finished = self.assembler.reach(offset)
+        finished = self._assembler.reach(offset)
         self._set_late_aside(is_new=False, now_us=now_us)
         return finished
 
@@ -204,7 +237,7 @@ class Intake:
     def _may_join(self, batch: RecordBatch) -> bool:
         """Return whether records of ``batch`` that only continue their sequences may be taken together."""
         first, last = batch.records[0].offset, batch.records[-1].offset
-        if first < self._resume_at or self.assembler.is_repeating:
+        if first < self._resume_at or self._assembler.is_repeating:
             return False
         return self._times.is_settled(last) and not self._settings.sequences.allowed_lateness
 
@@ -218,7 +251,7 @@ class Intake:
         n = 0 if singles is None else len(singles.offsets)
         at = 0
         while singles is not None and at < n:
-            behind = at if self._bad_values.open else self.assembler.join(singles, at)
+            behind = at if self._bad_values.open else self._assembler.join(singles, at)
             self._counters.records += behind - at
             self._counters.samples += behind - at
             at = behind
@@ -230,7 +263,7 @@ class Intake:
     def _take(self, record: Record, batch: RecordBatch, now_us: int, block: SampleBlock | None = None) -> list[Closed]:
         """Take one record; ``block`` is what it holds, if that is known."""
         is_new = record.offset >= self._resume_at
-        repeated = self._reach(record.offset, now_us) if self.assembler.is_repeating else []
+        repeated = self._reach(record.offset, now_us) if self._assembler.is_repeating else []
         written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
         try:
             if block is None:
@@ -238,7 +271,7 @@ class Intake:
             if block is None or self._is_left_out(block):
                 finished = self._observe(record)
             else:
-                finished = self.assembler.push(block, own_time_us(record))
+                finished = self._assembler.push(block, own_time_us(record))
             if block is not None:
                 self._times.found(record, written_us, None)
             if is_new:
@@ -255,17 +288,17 @@ class Intake:
 
     def expire(self, idle_us: int, now_us: int) -> list[Closed]:
         """Return the sequences that end because a caught-up partition was silent for ``idle_us`` of wall-clock time."""
-        if self.assembler.clock_us is None or self.is_recovering:
+        if self._assembler.clock_us is None or self.is_recovering:
             return []
-        finished = self.assembler.expire(self.assembler.clock_us + idle_us)
+        finished = self._assembler.expire(self._assembler.clock_us + idle_us)
         self._set_late_aside(is_new=True, now_us=now_us)
         return self._counted(finished)
 
     def end_of_input(self, now_us: int) -> list[Closed]:
         """End and return all open sequences: the partition has ended. Raises SourceError as ``take``."""
         self._times.check()
-        finished = self.assembler.end_of_input()
-        self.assembler.jumps.take_resolved()  # all accepted
+        finished = self._assembler.end_of_input()
+        self._assembler.jumps.take_resolved()  # all accepted
         self._held.clear()
         self._set_late_aside(is_new=True, now_us=now_us)
         return self._counted(finished)
@@ -273,8 +306,8 @@ class Intake:
     def hold_open(self) -> int:
         """Return how many sequences stay open: the partition has ended. Raises SourceError as ``take``."""
         self._times.check()
-        self.assembler.end_late_without_id()
-        return self.assembler.open_sequences
+        self._assembler.end_late_without_id()
+        return self._assembler.open_sequences
 
     def evict_largest(self, now_us: int) -> list[Closed]:
         """End and return the largest open sequence, if any, because memory is short.
@@ -282,7 +315,7 @@ class Intake:
         While records are read again this is a new end: the rest of that sequence was not late at the first reading, so
         it is emitted now.
         """
-        finished = self.assembler.evict_largest()
+        finished = self._assembler.evict_largest()
         if self.is_recovering:
             cut = [closed for closed in finished if closed.sequence.reason == "memory"]
             self._untold |= {(closed.sequence.stream, hash_of(closed.key)): self.next_offset for closed in cut}
@@ -291,7 +324,7 @@ class Intake:
 
     def take_notices(self, now_us: int) -> list[Notice]:
         """Return what operators should know of since the last call."""
-        ended, self.assembler.late_without_id = self.assembler.late_without_id, []
+        ended, self._assembler.late_without_id = self._assembler.late_without_id, []
         notices = [Notice("late_samples", _late_text(late), stream) for stream, late in ended]
         notices += [Notice("bad_values", text) for text in self._bad_values.take_over()]
         if (refused := self._refused.take(now_us)) is not None:
@@ -305,7 +338,7 @@ class Intake:
 
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
         """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
-        update = self.assembler.progress(max(self.next_offset, self._resume_at))
+        update = self._assembler.progress(max(self.next_offset, self._resume_at))
         untold: tuple[tuple[str, str, int], ...] = ()
         if self.is_recovering:
             untold = tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())
@@ -322,7 +355,7 @@ class Intake:
 
     def _observe(self, record: Record) -> list[Closed]:
         time_us = own_time_us(record)
-        return [] if time_us is None else self.assembler.observe(time_us)
+        return [] if time_us is None else self._assembler.observe(time_us)
 
     def _is_left_out(self, block: SampleBlock) -> bool:
         return block.sequence is None and self._settings.sequences.without_id == "skip"
@@ -342,7 +375,7 @@ class Intake:
     def _note_bad_values(self, record: Record, block: SampleBlock, now_us: int) -> None:
         if block.bad is not None:
             self._counters.count_bad_values(block.bad, self._channels)
-        if self.assembler.jumps.is_held(block.stream, record.offset):
+        if self._assembler.jumps.is_held(block.stream, record.offset):
             return  # its time may be wrong
         own_us = own_time_us(record)
         error = self._bad_values.note(block, int(block.times_us[-1]) if own_us is None else own_us)
@@ -358,7 +391,7 @@ class Intake:
 
     def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
         """Keep the dead letter of ``record`` while its sample is held, and emit those whose time proved wrong."""
-        for resolved in self.assembler.jumps.take_resolved():
+        for resolved in self._assembler.jumps.take_resolved():
             letter = self._held.pop(resolved.offset, None)
             if resolved.error is None or not is_new:
                 continue
@@ -367,14 +400,14 @@ class Intake:
             self._counters.dead_letters["time_jump"] += 1
             letter = msgspec.structs.replace(letter, error=resolved.error)
             self._aside.append(OutputRecord("dead_letters", self.partition, letter))
-        if self.assembler.jumps.is_held(stream, record.offset):
+        if self._assembler.jumps.is_held(stream, record.offset):
             self._held[record.offset] = self._jump_letter(record, now_us)
 
     def _jump_letter(self, record: Record, now_us: int) -> DeadLetter:
         return dead_letter(record, self.partition, DecodeError("time_jump", ""), self._settings.decode, now_us)
 
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
-        found = self.assembler.take_late()
+        found = self._assembler.take_late()
         if not found:
             return
         if not is_new:

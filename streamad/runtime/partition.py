@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field, replace
+from enum import IntEnum, auto
 from typing import Any
 
 import msgspec
@@ -99,12 +100,25 @@ class Restoring:
     early: list[RecordBatch | PartitionEnded] = field(default_factory=list)
 
 
+class Stage(IntEnum):
+    """How far a partition is; it only goes forward, except that a stop leaves the end to the next run.
+
+    READING. ENDING: its last record was read; the verdicts of before are committed first. ENDED: its open sequences
+    were ended, or held; they are committed all at once. OVER: that is committed, and only debts keep it.
+    """
+
+    READING = auto()
+    ENDING = auto()
+    ENDED = auto()
+    OVER = auto()
+
+
 @dataclass(slots=True, eq=False)
 class Partition:
     """A partition that is being read: its intake, its sequences in flight, its dead letters and late records.
 
-    ``unread``: the progress of one that no source assigned, from which only debts are left. ``is_over``: its end is
-    committed, and only debts keep it.
+    ``unread``: the progress of one that no source assigned, from which only debts are left: it is over.
+    ``holds_open``: at its end open sequences stay open. ``moved``: more was read than the last commit covers.
     """
 
     event: PartitionAssigned
@@ -118,8 +132,7 @@ class Partition:
     aside_bytes: int = 0
     committing: Committing | None = None
     moved: bool = False
-    ending: bool = False
-    ended: bool = False
+    stage: Stage = Stage.READING
     holds_open: bool = False
     caught_up: bool = False
     committed_us: int = 0
@@ -127,7 +140,6 @@ class Partition:
     lag: int | None = None
     low_watermark_us: int | None = None
     unread: Progress | None = None
-    is_over: bool = False
 
     @property
     def name(self) -> str:
@@ -135,24 +147,29 @@ class Partition:
         return self.intake.partition
 
     @property
+    def has_ended(self) -> bool:
+        """Return whether its open sequences were ended or held, committed or not."""
+        return self.stage >= Stage.ENDED
+
+    @property
     def has_verdicts(self) -> bool:
         """Return whether verdicts can be committed; those of the partition's end are committed all at once.
 
         A crash at the end therefore repeats either all of the end or nothing of it.
         """
-        if self.ended:
+        if self.has_ended:
             return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
         return bool(self.in_flight) and self.in_flight[0].task.done()
 
     @property
     def has_results(self) -> bool:
         """Return whether verdicts or attributions can be committed; at the end attributions wait for the verdicts."""
-        return self.has_verdicts or (self.payments.are_ready and not (self.ended and self.in_flight))
+        return self.has_verdicts or (self.payments.are_ready and not (self.has_ended and self.in_flight))
 
     @property
     def is_done(self) -> bool:
         """Return whether its end is committed and it has no debt."""
-        return self.is_over and self.payments.are_settled
+        return self.stage is Stage.OVER and self.payments.are_settled
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -184,11 +201,12 @@ class Partition:
         commits would take at most a tenth of the time.
         """
         since_us = now_us - self.committed_us
-        if self.is_over:
+        if self.stage is Stage.OVER:
             return self.has_results
-        if self.ended:
+        if self.has_ended:
             return self.has_verdicts or not self.in_flight
-        if self.has_results and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
+        is_cheap = since_us >= _COMMITTING_SHARE * self.commit_took_us
+        if self.has_results and (self.caught_up or self.stage is Stage.ENDING or is_cheap):
             return True
         return since_us >= interval_us and (self.has_results or self.moved or has_events)
 
@@ -203,7 +221,7 @@ class Partition:
         judged = [waiting.task.result() for waiting in done]
         outputs = self.take_aside() + events
         for waiting, sequence in zip(done, judged, strict=True):
-            self.intake.assembler.committed(waiting.closed)
+            self.intake.committed(waiting.closed)
             window = windows.of(sequence) if windows is not None else None
             outputs += sequence.outputs(window, with_verdicts=with_verdicts)
         attributions = self.payments.take()
@@ -211,7 +229,7 @@ class Partition:
         debts: dict[str, Debt | None] = {each.alert_id: None for each in attributions}
         debts |= {each.debt.alert.alert_id: each.debt for each in judged if each.debt is not None}
         self.moved = False
-        update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.ended)
+        update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.has_ended)
         return Results(msgspec.structs.replace(update, debts=debts), done, judged, attributions, outputs)
 
     def committed(self, commit: Committing, now_us: int) -> None:
@@ -223,7 +241,7 @@ class Partition:
         for each in results.attributions:
             self.payments.ledger.paid(each.alert_id)
         self.payments.take_up(results.debts)
-        self.is_over = self.is_over or update.ended
+        self.stage = Stage.OVER if update.ended else self.stage
 
     def give_up(self, why: str | None) -> tuple[int, int]:
         """Leave what is in flight, and the debts unless there is a reason ``why`` they cannot wait; return how many."""
@@ -232,13 +250,14 @@ class Partition:
             waiting.task.cancel()
         self.in_flight.clear()
         self.payments.give_up(why=why)
+        self.stage = Stage.READING if self.stage is Stage.ENDING else self.stage
         return left, owed
 
     def _take_judged(self) -> list[InFlight]:
         """Remove and return the judged sequences up to the first failure; raise a failure that comes first."""
         taken: list[InFlight] = []
         while self.in_flight and self.in_flight[0].task.done():
-            if self.in_flight[0].task.exception() is not None and taken and not self.ended:
+            if self.in_flight[0].task.exception() is not None and taken and not self.has_ended:
                 break
             self.in_flight[0].task.result()
             taken.append(self.in_flight.popleft())

@@ -19,7 +19,7 @@ from streamad.messages import Attribution
 from streamad.partition_progress import Debt, ProgressUpdate
 from streamad.ports import Clock, Committer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
+from streamad.runtime.partition import Committing, InFlight, Partition, Restoring, Stage
 from streamad.runtime.payments import Payments
 from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes
@@ -282,7 +282,7 @@ class Pipeline:
         partition = self._partitions.get(event.partition)
         if partition is None or not partition.is_through(event):
             return
-        partition.ending, partition.holds_open = True, event.holds_open
+        partition.stage, partition.holds_open = max(partition.stage, Stage.ENDING), event.holds_open
         self._homes.leave_unshared(partition.name)
         if not partition.in_flight and partition.committing is None:
             self._finish(partition)
@@ -297,7 +297,7 @@ class Pipeline:
             self._submit(partition, [])
         else:
             self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
-        partition.ended = True
+        partition.stage = max(partition.stage, Stage.ENDED)
         self._homes.leave(partition.name, self._partitions)
 
     async def _take(self, batch: RecordBatch) -> None:
@@ -327,7 +327,7 @@ class Pipeline:
     # --- judging ---
 
     def _submit(self, partition: Partition, finished: list[Closed]) -> None:
-        for stream in partition.intake.assembler.take_new_streams():
+        for stream in partition.intake.take_new_streams():
             if others := self._homes.claim(stream, partition.name):
                 message = f"also in {min(others)}: its sequences are unscorable; check the message key"
                 self.emit("stream_in_two_partitions", message, partition=partition.name, stream=stream)
@@ -344,7 +344,7 @@ class Pipeline:
             task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes
-            record_us = partition.intake.assembler.clock_us
+            record_us = partition.intake.clock_us
             partition.in_flight.append(InFlight(closed, task, now_us, nbytes, record_us))
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
@@ -374,17 +374,17 @@ class Pipeline:
 
     @property
     def _held_bytes(self) -> int:
-        return sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
+        return sum(partition.intake.buffered_bytes for partition in self._partitions.values())
 
     def _evict(self) -> bool:
         """End the largest open sequence of the fullest partition; return whether there was one."""
-        held = [partition for partition in self._partitions.values() if partition.intake.assembler.buffered_bytes]
+        held = [partition for partition in self._partitions.values() if partition.intake.buffered_bytes]
         # Sequences being read again were not evicted here at first: evicting them now is the last resort.
         if self._held_bytes <= _REREADING_SHARE * self._settings.sequences.max_buffered_bytes:
             held = [partition for partition in held if not partition.intake.is_recovering]
         if not held:
             return False
-        fullest = max(held, key=lambda partition: partition.intake.assembler.buffered_bytes)
+        fullest = max(held, key=lambda partition: partition.intake.buffered_bytes)
         finished = fullest.intake.evict_largest(self._clock.now_us())
         self._submit(fullest, finished)
         return bool(finished)
@@ -446,7 +446,7 @@ class Pipeline:
                 self._on_explained(attribution)
         if partition.is_done:
             del self._partitions[partition.name]
-        elif partition.ending and not partition.ended and not partition.in_flight:
+        elif partition.stage is Stage.ENDING and not partition.in_flight:
             self._finish(partition)
 
     async def _drain(self) -> None:
@@ -464,8 +464,8 @@ class Pipeline:
             if self._is_committing or (self._is_unfinished and not is_ready):
                 await self._wait_for()
         for partition in list(self._partitions.values()):
-            is_changed = partition.moved or partition.aside or partition.ended or self._events
-            if is_changed and partition.intake.may_commit and not partition.is_over:
+            is_changed = partition.moved or partition.aside or partition.has_ended or self._events
+            if is_changed and partition.intake.may_commit and partition.stage is not Stage.OVER:
                 self._commit(partition)
         while self._is_committing:
             await self._wait_for()
@@ -493,7 +493,6 @@ class Pipeline:
         for name, partition in list(self._partitions.items()):
             left, owed = partition.give_up(why)
             self._log.info("left to the next run", partition=name, sequences=left, attributions=owed)
-            is_cut_short = partition.ended and not partition.is_over and partition.committing is None
+            is_cut_short = partition.stage is Stage.ENDED and partition.committing is None
             if is_cut_short and why is None:
                 del self._partitions[name]
-            partition.ending = False

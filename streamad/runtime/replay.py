@@ -116,7 +116,7 @@ async def read_sequences(
             continue
         for closed in finished:
             if event.partition in intakes:
-                intakes[event.partition].assembler.committed(closed)
+                intakes[event.partition].committed(closed)
             yield closed.sequence
         if on_progress is not None:
             on_progress(counters, share.value)

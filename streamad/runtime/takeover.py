@@ -10,7 +10,7 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.partition_progress import Debt, Progress, after_gap
 from streamad.ports import Clock, Committer, ResumableSource, Source, TransactionalSource
-from streamad.runtime.partition import IdleClock, Partition
+from streamad.runtime.partition import IdleClock, Partition, Stage
 from streamad.runtime.payments import Payments
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger
@@ -122,7 +122,7 @@ class TakeOver:
         payments, begin = self._payments(tuple(progress.debts.values())), progress.low_watermark
         idle = IdleClock(self._settings.run.outage_after)
         self._log.info("debts of a partition that is not read", partition=progress.partition, debts=payments.owes)
-        return Partition(event, intake, idle, payments, expected=begin, begin=begin, unread=progress, is_over=True)
+        return Partition(event, intake, idle, payments, expected=begin, begin=begin, unread=progress, stage=Stage.OVER)
 
     async def _seek(self, partition: str, offset: int | None, cursor: str | None) -> int:
         if offset is not None and cursor is not None and isinstance(self._source, ResumableSource):

@@ -39,7 +39,7 @@ class Open(NamedTuple):
 
 def open_sequences(partitions: Iterable[Partition]) -> list[Open]:
     """Return open sequences of ``partitions``, ``MOST_OPEN`` at most."""
-    streams = chain.from_iterable(partition.intake.assembler.streams.values() for partition in partitions)
+    streams = chain.from_iterable(partition.intake.streams.values() for partition in partitions)
     every = (Open(stream.name, sequence) for stream in streams for sequence in stream.open.values())
     return list(islice(every, MOST_OPEN))
 

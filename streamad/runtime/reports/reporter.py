@@ -108,7 +108,7 @@ class Reporter:
             latency_p50_ms=p50_ms,
             latency_p99_ms=p99_ms,
             models=list(self._models()),
-            n_open=sum(partition.intake.assembler.open_sequences for partition in partitions),
+            n_open=sum(partition.intake.open_sequences for partition in partitions),
             open=[one.message() for one in found],
             created_at=from_us(self._plant.clock.now_us()),
         )

@@ -292,7 +292,7 @@ class Reader:
 
     def take(self, *records: Record) -> None:
         for closed in self.intake.take(RecordBatch("p", records, records[-1].offset + 1), START_US):
-            self.intake.assembler.committed(closed)
+            self.intake.committed(closed)
         for output in self.intake.take_aside():
             if not isinstance(output.message, DeadLetter) or output.message.kind != "bad_value":
                 continue

@@ -264,7 +264,7 @@ def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late
     records = tuple(records_of(messages))
     first = Intake("p", settings, decoder, Counters())
     (done,) = first.take(RecordBatch("p", records, 5), START_US)
-    first.assembler.committed(done)
+    first.committed(done)
     (told,) = first.take_aside()
     assert isinstance(told.message, LateRecord)
     progress = merge(None, first.progress())
@@ -276,7 +276,7 @@ def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late
     committed = []
     if crash_at is not None:
         again.take(RecordBatch("p", records[1:crash_at], crash_at), START_US)
-        again.assembler.committed(closed)
+        again.committed(closed)
         committed = again.take_aside()
         again = Intake("p", settings, decoder, Counters(), progress=merge(progress, again.progress()))
     begin = again.next_offset

@@ -151,7 +151,7 @@ def test_records_read_again_are_neither_reported_nor_counted_again() -> None:
     first = intake_of()
     (done,) = first.take(batch(records), START_US)
     assert len(first.take_aside()) == 2
-    first.assembler.committed(done)
+    first.committed(done)
     progress = merge(None, first.progress())
     assert (progress.next_offset, progress.low_watermark) == (5, 0)
 
@@ -248,7 +248,7 @@ def test_only_before_the_first_sample_does_a_restart_doubt_the_time_of_change(n_
     written = ((0, START_US + 1_000_000),)
     records = [Record(0, b"{"), *(Record(1 + i, line("a", "A", [0.0], end=True)) for i in range(n_good))]
     for closed in first.take(RecordBatch("p", tuple(records), len(records), written=written), START_US):
-        first.assembler.committed(closed)
+        first.committed(closed)
     first.expire(10_000_000, START_US)
     again = intake(merge(None, first.progress()))
     wrong = Record(again.next_offset, line("a", "B", [9_000.0]))

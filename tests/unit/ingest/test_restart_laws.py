@@ -170,7 +170,7 @@ class Partition:
         ended: bool = False,
     ) -> None:
         for closed in [in_flight.popleft() for _ in range(verdicts)]:
-            intake.assembler.committed(closed)
+            intake.committed(closed)
             self.told[cut_of(closed)] += 1
         for record in aside:
             self.told.update(told_by(record))

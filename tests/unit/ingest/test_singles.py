@@ -152,7 +152,7 @@ class Taking:
 
     def commit(self, n: int) -> None:
         for _ in range(n):
-            self.intake.assembler.committed(self.in_flight.popleft())
+            self.intake.committed(self.in_flight.popleft())
         self.progress = merge(self.progress, self.intake.progress())
 
 
@@ -183,7 +183,7 @@ def test_records_taken_together_give_what_they_give_one_by_one(
             assert together.ended == one_by_one.ended
             assert together.aside == one_by_one.aside
             assert together.counters.as_dict() == one_by_one.counters.as_dict()
-            ours, theirs = together.intake.assembler, one_by_one.intake.assembler
+            ours, theirs = together.intake._assembler, one_by_one.intake._assembler  # noqa: SLF001
             for name in ("clock_us", "pending_samples", "open_sequences", "buffered_bytes"):
                 assert getattr(ours, name) == getattr(theirs, name), name
             assert ours.jumps.n_records == theirs.jumps.n_records
@@ -212,7 +212,7 @@ def test_samples_that_continue_their_sequences_are_not_decoded_one_by_one(monkey
     taking.take(drawn[:3], ())
     monkeypatch.setattr(Decoder, "decode", lambda *_: pytest.fail("decoded alone"))
     taking.take(drawn[3:], ())
-    assert (taking.counters.samples, taking.intake.assembler.pending_samples) == (120, 120)
+    assert (taking.counters.samples, taking.intake._assembler.pending_samples) == (120, 120)  # noqa: SLF001
     assert (taking.ended, taking.aside) == ([], [])
 
 

@@ -43,7 +43,7 @@ class Reader:
         for offset, message in enumerate(messages, first):
             batch = RecordBatch("p", (Record(offset, message),), offset + 1)
             for closed in self.intake.take(batch, START_US):
-                self.intake.assembler.committed(closed)
+                self.intake.committed(closed)
                 self.found.append(closed.sequence)
 
     def end(self) -> None:
@@ -265,7 +265,7 @@ def test_a_chunk_with_one_time_that_comes_twice_moves_the_clock_by_its_other_tim
         for part in parts:
             message = {"stream": "press", "times": part, "values": [[1.0, 2.0, 3.0]] * len(part)}
             reader.read(json.dumps(message).encode(), first=reader.intake.next_offset)
-        assert reader.intake.assembler.clock_us == round(datetime(2026, 10, 25, 2, 30, tzinfo=UTC).timestamp() * 1e6)
+        assert reader.intake.clock_us == round(datetime(2026, 10, 25, 2, 30, tzinfo=UTC).timestamp() * 1e6)
 
 
 def test_times_with_an_offset_are_no_question() -> None:
@@ -283,5 +283,5 @@ def test_a_sample_far_ahead_of_one_stream_ends_no_sequence_of_others() -> None:
     messages += lines(batches(300))
     reader = Reader()
     reader.read(*messages)
-    assert not reader.intake.assembler.jumps.held
+    assert not reader.intake._assembler.jumps.held  # noqa: SLF001
     assert [s.reason for s in reader.found if s.stream == "press"] == ["marker"] * 300

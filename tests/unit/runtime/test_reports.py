@@ -225,11 +225,11 @@ async def test_looking_changes_nothing_of_the_assembler() -> None:
         async def beside(run: Run, task: asyncio.Task[None], looks: bool = looks) -> None:
             await until(lambda: run.pipeline.counters.records == len(MESSAGES))
             (partition,) = run.pipeline.status.partitions.values()
-            before = partition.intake.assembler.buffered_bytes
+            before = partition.intake.buffered_bytes
             for one in snapshots.open_sequences([partition]) if looks else ():
                 snapshots.running(one, "w", CHANNELS, START_US, ONLY)
                 one.message()
-            assert partition.intake.assembler.buffered_bytes == before
+            assert partition.intake.buffered_bytes == before
             progress.append(partition.intake.progress(ended=False))
             run.pipeline.request_stop()
 
