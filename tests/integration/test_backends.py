@@ -136,6 +136,40 @@ def test_a_worker_without_torch_that_should_learn_is_warned_of(plant: CliPlant) 
     assert "cannot train" not in plant("check").out
 
 
+def test_all_workers_may_be_without_torch_if_the_learner_is_elsewhere(plant: CliPlant) -> None:
+    """They judge, write the windows and swap; ``streamad learn``, with torch, makes their next version."""
+    learning = {
+        "process": "elsewhere",
+        "after_inliers": 10,
+        "min_interval": 0,
+        "min_training": 10,
+        "reserve": 0.4,
+        "promotion": {"min_comparison": 5, "false_alarms": 0.9, "detection": 0.9},
+        "drift": {"enabled": False},
+        "schedule": None,
+    }
+    given = yaml.safe_load(plant.config.read_text())
+    sinks = {**given["sinks"], "windows": "out/windows.jsonl"}
+    plant.config.write_text(yaml.safe_dump({**given, "learning": learning, "sinks": sinks}))
+    plant.write_recordings("recordings", normal=70, odd=6)
+    config = ["--config", "plant.yaml"]
+    for ended, errors in without_torch(plant, ["check", *config], ["run", "-q", *config]):
+        assert ended["code"] == 0, errors
+        assert "cannot train" not in ended["out"]
+    assert not (plant.folder / "inliers").exists(), "the store is the learner's alone"
+    assert len(plant.lines("windows")) == 76
+
+    learned = plant("learn --present")
+    assert learned.code == 0, learned.err
+    assert (plant.folder / "registry" / "default" / "CURRENT").read_text().strip() == "0002", learned.err
+
+    plant.write_recordings("more", normal=10, odd=0, seed=9)
+    (plant.folder / "more" / "day.jsonl").rename(plant.folder / "recordings" / "later.jsonl")
+    ((ended, errors),) = without_torch(plant, ["run", "-q", *config])
+    assert ended["code"] == 0, errors
+    assert {each["model"]["version"] for each in plant.lines("verdicts")[76:]} == {"0002"}
+
+
 def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant) -> None:
     (version(plant) / "model.bin").write_bytes(b"")
     assert plant("run --quiet").code == 0

@@ -137,11 +137,12 @@ def _found(plant: Plant, model: ModelInService) -> list[Finding]:
 
 
 def _cannot_learn(plant: Plant) -> list[Finding]:
-    if plant.settings.learning is None or is_installed(TORCHSCRIPT):
+    learning = plant.settings.learning
+    if learning is None or learning.process == "elsewhere" or is_installed(TORCHSCRIPT):
         return []
     if not isinstance(detector_for(plant), BackendDetector):
         return []
-    advice = "install torch here, or let another worker learn: leave the section learning out here"
+    advice = "install torch here, or let `streamad learn` train where it is: set learning.process to elsewhere"
     return [warning("learning", "torch is not installed: this worker cannot train", advice)]
 
 
