@@ -69,13 +69,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.training",
         "streamad.learn.promotion",
     ),
-    "streamad.learn.live": (
-        *_VERSIONS,
-        "streamad.drift",
-        "streamad.learn.feedback",
-        "streamad.learn.parts",
-        "streamad.learn.trainer",
-    ),
     "streamad.outputs": (
         *_VERSIONS,
         "streamad.pictures",
@@ -84,6 +77,22 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.trainer",
+    ),
+    "streamad.learn.process": (
+        *_VERSIONS,
+        "streamad.drift",
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
+        "streamad.learn.trainer",
+        "streamad.outputs",
+    ),
+    "streamad.learn.live": (
+        *_VERSIONS,
+        "streamad.drift",
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
+        "streamad.learn.trainer",
+        "streamad.learn.process",
     ),
     "streamad.commands.shared": (
         *_VERSIONS,
@@ -95,6 +104,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.trainer",
+        "streamad.learn.process",
         "streamad.learn.live",
     ),
     "streamad.web": (
@@ -126,6 +136,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.training",
         "streamad.learn.promotion",
         "streamad.learn.trainer",
+        "streamad.learn.process",
         "streamad.learn.live",
         "streamad.commands.shared",
     ),

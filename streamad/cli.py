@@ -22,6 +22,7 @@ COMMANDS = {
     "record": "streamad.commands.record",
     "train": "streamad.commands.train",
     "score": "streamad.commands.score",
+    "learn": "streamad.commands.learn",
     "feedback": "streamad.commands.feedback",
     "check": "streamad.commands.check.command",
     "schema": "streamad.commands.schema",

@@ -31,8 +31,9 @@ import numpy as np
 
 from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
+from streamad.judge.gate import is_reserved
 from streamad.learn.parts import detector_for, registry_of, store_for
-from streamad.learn.store.records import Mark, StoredSequence, is_reserved
+from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.trainer.retrain import Retraining

@@ -31,11 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.judge.calibration import calibration_count
+from streamad.judge.gate import is_reserved
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.promotion.rule import rule
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.store.records import StoredSequence, is_reserved
+from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.presumed import excess_alerts
 from streamad.learn.training.selection import HeldOut, Stored, plan_calibration, select, to_windows
 from streamad.learn.training.split import hash_order

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, StoredSequence
+from streamad.learn.store.records import Mark, StoredSequence
+from streamad.messages import SHARES
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock

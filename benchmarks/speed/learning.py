@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from streamad.drift.plant_watch import PlantWatch
+from streamad.judge.gate import gate
 from streamad.judge.verdicts import alert_id
-from streamad.learn.live.gate import gate
 from streamad.learn.live.keeper import Keeper, ToKeep
 from streamad.learn.store.inliers import InlierStore
 from streamad.messages import ModelRef, Verdict

@@ -8,7 +8,7 @@ from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.debts import Ledger
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
-from streamad.judge.verdicts import learning, make_alert, make_window, scored, unscorable
+from streamad.judge.verdicts import learning, make_alert, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
 from streamad.messages import Window as WindowMessage
 from streamad.partition_progress import Debt
@@ -22,8 +22,8 @@ class JudgedSequence:
     """A sequence's verdict and alert, by the model ``model_name`` ("" if no model was chosen).
 
     An alert that is explained has a ``debt``, or the ``attribution`` that it had to wait for. ``window`` is in
-    engineering units, and None for an unscorable sequence; ``shown`` is it for people to look at, if it was drawn.
-    ``trained_model``: the sequence trained or calibrated the model.
+    engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or calibrated the
+    model.
     """
 
     verdict: Verdict
@@ -33,10 +33,12 @@ class JudgedSequence:
     window: Window | None = None
     model_name: str = ""
     trained_model: bool = False
-    shown: WindowMessage | None = None
 
-    def outputs(self, *, with_verdicts: bool) -> list[OutputRecord]:
-        """Return the messages; without a verdicts sink an unscorable verdict goes to the alerts, so that it is seen."""
+    def outputs(self, window: WindowMessage | None = None, *, with_verdicts: bool) -> list[OutputRecord]:
+        """Return the messages, the record of its ``window`` among them.
+
+        Without a verdicts sink an unscorable verdict goes to the alerts, so that it is seen.
+        """
         key = self.verdict.stream
         records = []
         if with_verdicts:
@@ -45,8 +47,8 @@ class JudgedSequence:
             records.append(OutputRecord("alerts", key, self.verdict))
         if self.alert is not None:
             records.append(OutputRecord("alerts", key, self.alert))
-        if self.shown is not None:
-            records.append(OutputRecord("windows", key, self.shown))
+        if window is not None:
+            records.append(OutputRecord("windows", key, window))
         if self.attribution is not None:
             records.append(OutputRecord("attributions", key, self.attribution))
         return records
@@ -55,25 +57,15 @@ class JudgedSequence:
 class Judge:
     """Judges finished sequences, each with the model in service that ``batchers`` choose for it.
 
-    ``explainer`` makes the attributions of alerts; without it there are none. ``with_windows``: judged windows are
-    shown, as ``display.windows`` says.
+    ``explainer`` makes the attributions of alerts; without it there are none.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        batchers: Batchers,
-        clock: Clock,
-        explainer: Explainer | None,
-        *,
-        with_windows: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, explainer: Explainer | None) -> None:
         self._settings = settings
         self._channels = settings.channel_specs
         self._batchers = batchers
         self._clock = clock
         self._explainer = explainer
-        self._with_windows = with_windows
 
     async def judge(self, sequence: FinishedSequence, ledger: Ledger, refused: str | None = None) -> JudgedSequence:
         """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored. Raises DetectorError.
@@ -89,7 +81,7 @@ class Judge:
         result = await batcher.submit(window)
         if result is None:
             verdict = learning(sequence, window, batcher.learning(), self._clock.now_us())
-            return JudgedSequence(verdict, window=window, model_name=batcher.name, shown=self._shown(verdict, window))
+            return JudgedSequence(verdict, window=window, model_name=batcher.name)
         return await self._scored(sequence, window, batcher, result, ledger)
 
     def _unscorable(self, sequence: FinishedSequence, why: Unscorable, batcher: MicroBatcher) -> JudgedSequence:
@@ -118,8 +110,4 @@ class Judge:
             debt = ledger.owe(alert, result.terms, window)
             if debt is None:
                 attribution = await self._explainer.attribution(alert, result.terms, window)
-        shown = self._shown(verdict, window)
-        return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, model.knows(verdict), shown)
-
-    def _shown(self, verdict: Verdict, window: Window) -> WindowMessage | None:
-        return make_window(verdict, window, self._channels, self._settings.display) if self._with_windows else None
+        return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, model.knows(verdict))

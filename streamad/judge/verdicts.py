@@ -28,16 +28,12 @@ from streamad.messages import (
     ModelRef,
     TermShare,
     Verdict,
-    packed_values,
 )
-from streamad.messages import Window as WindowMessage
-from streamad.settings.outputs import DisplaySettings
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, Window, from_us
 
 _MOST_LEADING = 3
 _LEADING_SHARE = 0.1
-_SHOWN_SHARE = 0.05
 _DIGITS = 6
 _MOST_POWER = 22
 # All exact: a whole number of six digits divided by one of them is the float nearest to the decimal number.
@@ -127,39 +123,6 @@ def make_alert(verdict: Verdict, settings: AlertSettings) -> Alert | None:
         model=verdict.model,
         created_at=verdict.created_at,
     )
-
-
-def make_window(
-    verdict: Verdict, window: Window, channels: Sequence[ChannelSpec], display: DisplaySettings
-) -> WindowMessage | None:
-    """Return the judged ``window`` of ``verdict`` for people to look at, None if it is not among those drawn."""
-    alerted = verdict.decision == "anomalous"
-    if not (alerted or display.windows == "all" or _is_drawn(verdict.verdict_id)):
-        return None
-    return WindowMessage(
-        verdict_id=verdict.verdict_id,
-        stream=verdict.stream,
-        sequence=verdict.sequence,
-        start_time=verdict.start_time,
-        end_time=verdict.end_time,
-        n_samples=verdict.n_samples,
-        model=verdict.model,
-        channels=[channel.name for channel in channels],
-        units=[channel.unit for channel in channels],
-        length=window.length,
-        values=packed_values(window.values[:, : window.length]),
-        alerted=alerted,
-        created_at=verdict.created_at,
-    )
-
-
-def _is_drawn(verdict_id: str) -> bool:
-    """Return whether the first 32 bits of a hash of ``verdict_id`` lie in the share of sequences to show.
-
-    The id is hashed anew, so that the draw is independent of any other that uses its digits.
-    """
-    digest = hashlib.sha256(f"window {verdict_id}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") < _SHOWN_SHARE * 2**32
 
 
 def make_attribution(

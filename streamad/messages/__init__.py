@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "NO_METHOD",
     "SCHEMA_VERSION",
+    "SHARES",
     "Alert",
     "Attribution",
     "ChannelSegment",
@@ -24,6 +25,7 @@ __all__ = [
     "OutputRecord",
     "Role",
     "Running",
+    "Share",
     "Tail",
     "TermShare",
     "Verdict",
@@ -78,6 +80,10 @@ NO_METHOD = "none"
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
 Direction = Literal["above", "below", "shape"]
+Share: TypeAlias = Literal["accepted", "reserve", "aside"]
+"""accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
+relearning after a lasting change."""
+SHARES: tuple[Share, ...] = get_args(Share)
 Role = Literal["alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"]
 
 
@@ -248,9 +254,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="window"):
-    """The judged window of a sequence: the values that the model saw, for people to look at.
+    """The judged window of a sequence: the values that the model saw, for learning and for people to look at.
 
-    At most one for each verdict, in the same commit; ``display.windows`` says for which.
+    At most one for each verdict, in the same commit: with ``learning`` for every scored sequence, and for every one
+    before the first model; without it ``display.windows`` says for which.
     """
 
     verdict_id: Annotated[str, doc("Id of the verdict on the sequence; equal to the alert_id of its alert.")]
@@ -276,6 +283,19 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="w
         ),
     ]
     alerted: Annotated[bool, doc("Whether an alert was raised on the sequence.")]
+    share: Annotated[
+        Share | None,
+        doc(
+            "Share of the sequences kept for learning that this one belongs to, by the model in service at the commit: "
+            "accepted (may train), reserve (calibrates and compares), aside; null if nothing learns."
+        ),
+    ] = None
+    model_name: Annotated[
+        str | None, doc("Name of the model that the sequence belongs to, also before its first version.")
+    ] = None
+    decision: Annotated[Decision | None, doc("Decision of the verdict; null in messages of former releases.")] = None
+    score: Annotated[float | None, SCORE] = None
+    p_value: Annotated[float | None, P_VALUE] = None
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 

@@ -15,7 +15,7 @@ import msgspec
 
 from streamad.errors import StoreError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
-from streamad.learn.feedback.place import send_feedback
+from streamad.learn.feedback.place import feedback_url, send_feedback
 from streamad.learn.store.records import Mark, MarkKind, mark_of
 from streamad.messages import Feedback
 from streamad.outputs.places import check_feedback_place
@@ -62,7 +62,7 @@ class MarkWriter:
     def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, to_store: bool = False) -> None:
         self._plant = plant
         self._learning = learning_of(plant)
-        self._to_store = to_store or self._learning.feedback is None
+        self._to_store = to_store or feedback_url(plant.settings) is None
         if not self._to_store:
             check_feedback_place(plant)
         self._models = some_models(plant, model)
@@ -160,7 +160,7 @@ class MarkWriter:
         place = "the inlier store"
         if not self._to_store:
             asyncio.run(send_feedback(self._plant, feedback))
-            place = str(self._learning.feedback).partition("?")[0]
+            place = str(feedback_url(self._plant.settings)).partition("?")[0]
         else:
             self._write_to_stores(feedback)
         by_id = {one.sequence.id: one for one in self._stored}

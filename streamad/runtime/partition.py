@@ -11,6 +11,7 @@ import msgspec
 
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import Attribution, DeadLetter, Event, LateRecord, OutputRecord
 from streamad.partition_progress import Debt, Progress, ProgressUpdate, unchanged
@@ -191,14 +192,20 @@ class Partition:
             return True
         return since_us >= interval_us and (self.has_results or self.moved or has_events)
 
-    def take_results(self, events: list[OutputRecord], *, with_verdicts: bool) -> Results:
-        """Remove and return what the next commit holds, ``events`` among it; raise the failure of a sequence."""
+    def take_results(
+        self, events: list[OutputRecord], windows: WindowRecords | None, *, with_verdicts: bool
+    ) -> Results:
+        """Remove and return what the next commit holds, ``events`` among it; raise the failure of a sequence.
+
+        ``windows`` makes the window records, now: their shares are those of the models in service at the commit.
+        """
         done = self._take_judged()
         judged = [waiting.task.result() for waiting in done]
         outputs = self.take_aside() + events
         for waiting, sequence in zip(done, judged, strict=True):
             self.intake.assembler.committed(waiting.closed)
-            outputs += sequence.outputs(with_verdicts=with_verdicts)
+            window = windows.of(sequence) if windows is not None else None
+            outputs += sequence.outputs(window, with_verdicts=with_verdicts)
         attributions = self.payments.take()
         outputs += [OutputRecord("attributions", each.stream, each) for each in attributions]
         debts: dict[str, Debt | None] = {each.alert_id: None for each in attributions}
@@ -217,6 +224,15 @@ class Partition:
             self.payments.ledger.paid(each.alert_id)
         self.payments.take_up(results.debts)
         self.is_over = self.is_over or update.ended
+
+    def give_up(self, why: str | None) -> tuple[int, int]:
+        """Leave what is in flight, and the debts unless there is a reason ``why`` they cannot wait; return how many."""
+        left, owed = len(self.in_flight), self.payments.owes
+        for waiting in self.in_flight:
+            waiting.task.cancel()
+        self.in_flight.clear()
+        self.payments.give_up(why=why)
+        return left, owed
 
     def _take_judged(self) -> list[InFlight]:
         """Remove and return the judged sequences up to the first failure; raise a failure that comes first."""

@@ -12,6 +12,7 @@ from streamad.errors import PartitionLost
 from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.judge.debts import Ledger
 from streamad.judge.explainer import Explainer
+from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.messages import Attribution
@@ -50,7 +51,7 @@ class Pipeline:
     records of everything read so far and the progress that covers it; partitions commit independently of each other
     and of reading. A partition that its committer lost is restored from its progress and read again.
     ``explainer`` makes attributions, behind the verdicts; ``with_verdicts`` writes each verdict, ``with_windows`` the
-    windows to look at. After the commit ``on_judged`` is called with the latency in us since the batch that ended the
+    judged windows. After the commit ``on_judged`` is called with the latency in us since the batch that ended the
     sequence, ``on_explained`` with an attribution. Tasks beside it log through ``events`` or ``emit``.
     """
 
@@ -75,7 +76,8 @@ class Pipeline:
         self._committer = committer
         self._batchers = batchers
         self._explainer = explainer
-        self._judge = Judge(settings, batchers, clock, explainer, with_windows=with_windows)
+        self._judge = Judge(settings, batchers, clock, explainer)
+        self._windows = WindowRecords(settings, batchers) if with_windows else None
         self._clock = clock
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters, self._payments)
@@ -411,7 +413,8 @@ class Pipeline:
     def _commit(self, partition: Partition) -> None:
         """Begin to commit the judged sequences; ``_finish_tasks`` handles the result."""
         events = self._events.take()
-        results = partition.take_results(self._events.records(events), with_verdicts=self._with_verdicts)
+        records = self._events.records(events)
+        results = partition.take_results(records, self._windows, with_verdicts=self._with_verdicts)
         self._in_flight_bytes -= sum(waiting.nbytes for waiting in results.done)
         task = asyncio.create_task(self._committer.commit(results.update, results.outputs))
         task.add_done_callback(self._on_done)
@@ -488,12 +491,8 @@ class Pipeline:
         """
         why = "the run was stopped before it was made" if isinstance(self._committer, UnsavedCommitter) else None
         for name, partition in list(self._partitions.items()):
-            left, owed = len(partition.in_flight), partition.payments.owes
+            left, owed = partition.give_up(why)
             self._log.info("left to the next run", partition=name, sequences=left, attributions=owed)
-            for waiting in partition.in_flight:
-                waiting.task.cancel()
-            partition.in_flight.clear()
-            partition.payments.give_up(why=why)
             is_cut_short = partition.ended and not partition.is_over and partition.committing is None
             if is_cut_short and why is None:
                 del self._partitions[name]

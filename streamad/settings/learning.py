@@ -43,6 +43,8 @@ class PromotionSettings(ConfigSection):
 class LearningSettings(ConfigSection):
     """How the model follows the plant: the store, retraining, and the promotion rule."""
 
+    process: Literal["worker", "here", "elsewhere"] = "worker"
+    """Where learning runs: in each worker, or in `streamad learn`, started by `run` (here) or by others (elsewhere)."""
     store: Url = "inliers"
     """Inlier store: a folder, or an fsspec URL such as s3://bucket/inliers."""
     reserve: float = Field(default=0.2, gt=0, lt=0.9)

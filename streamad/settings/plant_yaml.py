@@ -375,7 +375,7 @@ class Settings(BaseSettings):
     """When a sequence is an alert."""
     learning: LearningSettings | None = None
     """How the model follows the plant; null: only `streamad train` makes models."""
-    sinks: SinkSettings = SinkSettings()
+    sinks: SinkSettings = Field(default=SinkSettings(), validate_default=True)
     """Where messages go."""
     display: DisplaySettings = DisplaySettings()
     """What is kept for people to look at."""
@@ -421,6 +421,17 @@ class Settings(BaseSettings):
         if learning is not None and (contradiction := learning.contradiction()):
             raise ValueError(contradiction)
         return learning
+
+    @field_validator("sinks")
+    @classmethod
+    def _learner_reads_windows(cls, sinks: SinkSettings, info: ValidationInfo) -> SinkSettings:
+        """Give the windows a place if a learner reads them: beside its store, where the source is files."""
+        learning, source = info.data.get("learning"), info.data.get("source")
+        if learning is None or learning.process == "worker" or sinks.windows is not None or source is None:
+            return sinks
+        if split_url(source.url)[0] != "file":
+            raise ValueError("learning.process reads the judged windows: name their topic in sinks.windows")
+        return sinks.model_copy(update={"windows": f"{learning.store.rstrip('/')}.windows.jsonl"})
 
     @field_validator("channels")
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from streamad.errors import OutputError, StreamadError
+from streamad.judge.gate import is_shown
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.messages import (
@@ -73,7 +74,6 @@ class Reading:
         """Why a role is not read, by role; empty if all is well."""
         self.roles = tuple(role for role in _KINDS if self._is_kept(role))
         """The roles that the plant writes to a place that can be read."""
-        self._n_skipped = 0
         self._begun_s = float("-inf")
 
     def _is_kept(self, role: Role) -> bool:
@@ -176,7 +176,6 @@ class Reading:
     async def _take(self, role: Role, batch: list[StoredMessage]) -> None:
         """Take up a batch in one commit."""
         kept = await asyncio.to_thread(self._kept, role, batch)
-        self._n_skipped += len(batch) - len(kept)
         if kept:
             await self._put(kept)
             self.troubles.pop(role, None)
@@ -192,6 +191,9 @@ class Reading:
         """Return what the view keeps of ``message``; None if it is refused, as are marks that the monitor refuses."""
         if isinstance(message, Feedback):
             return message if feedback_problem(message, self._latest_us()) is None else None
+        display = self._plant.settings.display
+        if isinstance(message, Window) and not is_shown(message.verdict_id, alerted=message.alerted, display=display):
+            return None  # it is there for learning
         return accepted(message)
 
     async def _read_status(self) -> None:
@@ -204,7 +206,6 @@ class Reading:
                     continue
                 message = None if stored.problem is not None else _status_in(stored.value)
                 if message is None:
-                    self._n_skipped += 1
                     continue
                 self.workers.take(message)
                 self._heard()

@@ -48,7 +48,9 @@ MODES: dict[str, dict[str, Any]] = {
 
 def plant(mode: str) -> Settings:
     models = {"field": "recipe"} if mode == "several-models" else None
-    return settings_of(sequences=MODES[mode], run={"commit_interval": "1ms", "batch_windows": 2}, models=models)
+    run = {"commit_interval": "1ms", "batch_windows": 2}
+    learning = {} if mode == "gap-length" else None  # with it every judged window is written, with its share
+    return settings_of(sequences=MODES[mode], run=run, models=models, learning=learning)
 
 
 def recordings(seed: int) -> dict[str, list[Record]]:

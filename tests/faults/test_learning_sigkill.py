@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from streamad.learn.store.records import SHARES
 from streamad.learn.trainer.status import read_status
+from streamad.messages import SHARES
 from streamad.system.saved_progress import read_checkpoint
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.learning.store import NAME, LearningPlant

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from streamad.learn.store import compaction
-from streamad.learn.store.records import SHARES
+from streamad.messages import SHARES
 from tests.support.forks import fork_server_context, forked
 from tests.support.learning import store_child
 from tests.support.learning.inlier_cases import sequence_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections import Counter, deque
@@ -16,12 +17,13 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from pydantic import BaseModel, Field
 
-from streamad.errors import OutputError, SourceError
+from streamad.errors import CheckpointError, OutputError, SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.settings.fields import ConfigSection, Duration, Size
 from streamad.system.opening import NotRegularError, open_regular
 from streamad.system.rights import reason
+from streamad.system.saved_progress import CommittedLength
 from streamad.system.tasks import finished
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.files.group_position import GroupPosition, Position, TakenLine
@@ -49,6 +51,10 @@ class FileSubscriptionOptions(ConfigSection):
     max_record_bytes: Size = Field(
         default=64 << 20, ge=1_000, description="a longer line is skipped, and never held in memory"
     )
+    checkpoint: str | None = Field(
+        default=None, description="folder of the checkpoint that writes the file: only what it has committed is read"
+    )
+    sink: str = Field(default="", description="the file's name in that checkpoint, as the config has it")
 
 
 @dataclass(slots=True)
@@ -68,7 +74,8 @@ class FileSubscription:
 
     A restarted streamad cuts its file back to its checkpoint and writes later messages once more: none of the latest
     4,096 yielded lines is yielded again. A group's position is kept in the file ``NAME.GROUP.position`` beside it,
-    saved once a second and by ``close``: at least once. After ``hold`` it is that of the first line not released, and
+    saved once a second and by ``close``: at least once. With ``checkpoint`` no line is yielded before its commit, so
+    none that may be cut off. After ``hold`` it is that of the first line not released, and
     one that cannot be saved (a full disk) is one warning until ``close``. A line above ``max_record_bytes`` is yielded
     as a problem.
     """
@@ -85,6 +92,9 @@ class FileSubscription:
         self._warns_missing = given.warn_missing
         self._start = given.start or ("latest" if given.group is None else "earliest")
         self._group = None if given.group is None else GroupPosition(self._path, given.group)
+        self._committed: CommittedLength | None = None
+        if given.checkpoint is not None:
+            self._committed = CommittedLength(Path(context.base_dir, given.checkpoint), given.sink)
         self._found = WholeLines(self._limit)
         self._lines: deque[TakenLine] = deque()  # yielded, the oldest first
         self._held: deque[_HeldLine] | None = None
@@ -228,9 +238,18 @@ class FileSubscription:
             if file is None:
                 return []
             self._go_back_to_what_is_there(file)
-            return [(_taken(line), line.content) for line in self._found.after(file, self._position)]
+            end = math.inf if self._committed is None else self._committed.now()
+            if self._position >= end:
+                self._found.has_more = False
+                return []
+            lines = self._found.after(file, self._position)
+            within = [(_taken(line), line.content) for line in lines if line.start + line.length <= end]
+            self._found.has_more = self._found.has_more and len(within) == len(lines)
+            return within
         except OSError as error:
             raise self._unreadable(error) from error
+        except CheckpointError as error:
+            raise SourceError(str(error)) from error
 
     def _opened(self) -> int | None:
         """Return the file that now has the name; another one than before is read from its beginning."""

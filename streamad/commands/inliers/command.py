@@ -24,7 +24,8 @@ from streamad.commands.shared.options import (
 )
 from streamad.commands.shared.plants import check_out, load_plant
 from streamad.errors import UsageError
-from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.learn.store.records import Mark
+from streamad.messages import SHARES, Share
 from streamad.outputs.marking import MarkWriter
 from streamad.outputs.stored import StoreView, learning_of, open_store, stored_models, stored_sequences, time_text
 from streamad.plant import Plant

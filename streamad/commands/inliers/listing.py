@@ -10,7 +10,8 @@ from rich.table import Table
 
 from streamad.commands.shared.console import err, notice, out, print_table, styled
 from streamad.judge.explanations.words import p_text
-from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.learn.store.records import Mark
+from streamad.messages import SHARES, Share
 from streamad.outputs.stored import StoreView, learning_of, open_store, time_text
 from streamad.plant import Plant
 from streamad.safe_text import one_line, visible_name

@@ -22,9 +22,10 @@ from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
-from streamad.learn.store.records import Mark, Share
+from streamad.learn.store.records import Mark
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.messages import Share
 from streamad.outputs.stored import open_store, some_models, stored_models
 from streamad.outputs.versions.training import ended_text, request_text, training_text
 from streamad.plant import Plant

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamad.commands.run.learner import LearnerBeside, learner_beside, learner_command
 from streamad.commands.run.page import page_beside, page_command
 from streamad.commands.run.workers import Supervisor
 from streamad.commands.shared.console import (
@@ -96,12 +97,13 @@ def run(
     plant = with_metrics_of(plant, number)
     verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
     page = page_command(config, port, verbosity) if web else None
+    learner = learner_command(plant, config, verbosity) if not supervised else None
     if workers > 1:
         if as_json:
             raise UsageError("--json works with one worker: several would print one result each")
         program = [sys.executable, "-m", "streamad", *["-v"] * verbosity, "run", "--config", str(config)]
         program += ["--supervised", *(["--quiet"] if quiet else []), *(["--accept-gap"] if accept_gap else [])]
-        run_async(_supervise(plant, workers, program, page))
+        run_async(_supervise(plant, workers, program, page, learner))
         return
     settings = plant.settings
 
@@ -121,6 +123,7 @@ def run(
             learns=True,
             on_start=stop_with_parent if supervised else None,
             beside=_beside(plant, source),
+            learner=None if learner is None else partial(LearnerBeside, learner, plant.clock),
         )
         report = await monitor.run(
             source,
@@ -192,8 +195,10 @@ def with_metrics_of(plant: Plant, number: int) -> Plant:
     return replace(plant, settings=plant.settings.model_copy(update={"metrics": listen}))
 
 
-async def _supervise(plant: Plant, workers: int, program: list[str], page: list[str] | None) -> None:
-    """Run ``workers`` processes of ``program``, group members with names of their own, and ``page`` beside them."""
+async def _supervise(
+    plant: Plant, workers: int, program: list[str], page: list[str] | None, learner: list[str] | None
+) -> None:
+    """Run ``workers`` processes of ``program``, group members with names of their own; beside them page and learner."""
     source = source_for(plant)
     await source.close()
     if not isinstance(source, TransactionalSource):
@@ -210,8 +215,10 @@ async def _supervise(plant: Plant, workers: int, program: list[str], page: list[
         workers,
         stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
     )
-    async with page_beside(page) as beside:
+    async with page_beside(page) as beside, learner_beside(learner, plant.clock) as learning:
         with stop_on_signals(supervisor.request_stop):
             await supervisor.run()
+        if learning is not None and not supervisor.is_stopping:
+            await learning.finish()
         if beside is not None and not supervisor.is_stopping:
             await beside.stay()

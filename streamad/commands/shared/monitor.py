@@ -20,13 +20,15 @@ from streamad.messages import NO_METHOD, Alert, Attribution, Event, ModelRef, Ve
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.system.tasks import is_stop
-from streamad.telemetry.events import EventLog
+from streamad.telemetry.events import Emit, EventLog
 
 if TYPE_CHECKING:
     from streamad.judge.explainer import Explainer
     from streamad.judge.judging import JudgedSequence
     from streamad.judge.scoring import Batchers
     from streamad.judge.shift.watch import AlertWatch
+    from streamad.learn.live.live_learning import LiveLearning
+    from streamad.learn.live.serving import Learning, Serving
     from streamad.runtime.pipeline import Pipeline
     from streamad.runtime.reports.reporter import Reporter
 
@@ -136,7 +138,7 @@ class Monitor:
     the function that requests the stop, and returns for how many seconds after a first signal further ones are
     repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution. ``beside`` is
     entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of these alone tell
-    whether the plant differs from its training.
+    whether the plant differs from its training. ``learner`` makes the learner that the run starts.
     """
 
     def __init__(
@@ -150,8 +152,8 @@ class Monitor:
         watcher: Watcher | None = None,
         beside: Beside | None = None,
         normal: Callable[[Verdict], bool] | None = None,
+        learner: Callable[[Emit], Learning] | None = None,
     ) -> None:
-        from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help and wrong options need none
 
         self._on_start = on_start
         self._watcher = watcher
@@ -161,7 +163,7 @@ class Monitor:
         self._keeps_verdicts = keeps_verdicts
         on_event = self._on_event if err.is_terminal and not quiet else None
         self._events = EventLog(plant.settings.name, plant.clock, on_event)
-        self._learning = LiveLearning(plant, self._events) if learns and plant.settings.learning is not None else None
+        self._learning = self._learning_of(learner) if learns else None
         self._is_of_plant = learns
         self._normal = normal
         self._alert_watch: AlertWatch | None = None
@@ -174,6 +176,20 @@ class Monitor:
         self._n_scored = 0
         # Several workers would overwrite each other's line.
         self._bar = Bar("waiting for the first sequence to end", quiet=on_start is not None, is_endless=True)
+
+    def _learning_of(self, learner: Callable[[Emit], Learning] | None) -> LiveLearning | Serving | None:
+        """Return what keeps the models of this run up to date, None if nothing learns."""
+        if (settings := self._plant.settings.learning) is None:
+            return None
+        if settings.process == "worker":
+            from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help needs none
+
+            return LiveLearning(self._plant, self._events)
+        from streamad.learn.live.serving import Serving  # noqa: PLC0415
+        from streamad.learn.parts import status_path  # noqa: PLC0415
+
+        started = None if learner is None else learner(self._events.emit)
+        return Serving(self._plant, self._events, started, status_path(self._plant))
 
     async def run(
         self,

@@ -21,8 +21,13 @@ _BUSY = "end that one, or give feedback a file that no sink writes to"
 
 
 def feedback_url(settings: Settings) -> str | None:
-    """Return the URL of the place, None if the config has none."""
-    return None if settings.learning is None else settings.learning.feedback
+    """Return the URL of the place, None if the config has none: a learner has one beside its store."""
+    learning = settings.learning
+    if learning is None:
+        return None
+    if learning.feedback is None and learning.process != "worker":
+        return f"{learning.store.rstrip('/')}.marks.jsonl"
+    return learning.feedback
 
 
 def feedback_sink(plant: Plant) -> dict[Role, Sink]:

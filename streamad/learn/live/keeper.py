@@ -10,10 +10,10 @@ from typing import TypeAlias
 from streamad.drift.monitor import Drift
 from streamad.drift.plant_watch import PlantWatch
 from streamad.errors import StoreError
-from streamad.learn.live.gate import gate
-from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, Share, StoredSequence
-from streamad.messages import ModelRef, Verdict
+from streamad.judge.gate import gate
+from streamad.learn.store.inliers_port import Inliers
+from streamad.learn.store.records import Mark, StoredSequence
+from streamad.messages import ModelRef, Share, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
 from streamad.types import Window
@@ -81,7 +81,7 @@ class Keeper:
 
     def __init__(
         self,
-        store: InlierStore,
+        store: Inliers,
         settings: LearningSettings,
         clock: Clock,
         plant: PlantWatch,

@@ -10,16 +10,16 @@ import asyncio
 from collections import Counter, deque
 
 from streamad.drift.plant_watch import Notice, PlantWatch
-from streamad.errors import StoreError, StreamadError
+from streamad.errors import StoreError
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.live.in_service import InService
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
-from streamad.learn.registry.backends import emit_refused
-from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
-from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, Share
+from streamad.learn.registry.hot_swap import RegistryVersions
+from streamad.learn.store.inliers_port import Inliers
+from streamad.learn.store.records import Mark
 from streamad.learn.trainer.trainings import Need, Trainings
-from streamad.messages import ModelRef
+from streamad.messages import ModelRef, Share
 from streamad.plant import Plant
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either
@@ -62,7 +62,7 @@ class Learner:
         batcher: MicroBatcher,
         plant: Plant,
         *,
-        store: InlierStore,
+        store: Inliers,
         versions: RegistryVersions,
         emit: Emit,
         counters: LearningCounters,
@@ -80,7 +80,8 @@ class Learner:
         relearn = "streamad models relearn" + ("" if self.name == settings.model.name else f" --model {self.name}")
         self._plant = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
         self._keeper = Keeper(store, settings.learning, clock, self._plant, self._champion)
-        self._watch = ModelWatch(batcher, versions, clock, on_swap=self._on_swap, on_refused=self._on_refused)
+        self._in_service = InService(batcher, versions, clock, emit=emit, counters=counters, on_swap=self._on_swap)
+        self._watch = self._in_service.watch
         self._thread = LoneThread("streamad-learning")
         self._trainings = Trainings(
             self.name,
@@ -109,7 +110,6 @@ class Learner:
         self._turn: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         batcher.learning = self._next_of_cold_start
-        self._count_version()
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Take a committed sequence of this model; returns at once."""
@@ -279,29 +279,11 @@ class Learner:
         )
         await self._trainings.start_due(need, lambda: self._work([], flush=True))  # the trainer reads what is stored
 
-    def _on_swap(self, swap: Swap) -> None:
-        self.counters.swaps += 1
-        self._count_version()
+    def _on_swap(self) -> None:
         self._inbox.append(NewChampion())
-        before = f"instead of {swap.former.ref.version}" if swap.former is not None else "as the first one"
-        self._emit(
-            "model_swapped",
-            f"{self.name} {swap.model.ref.version} is in service {before}",
-            model=swap.model.ref,
-            figures={"load_s": swap.load_s, "wait_s": swap.wait_s},
-            level="info",
-        )
-        emit_refused(swap.model, self._emit)
-
-    def _on_refused(self, version: str | None, error: StreamadError) -> None:
-        champion = self._champion()
-        stays = f"{champion.version} stays in service" if champion is not None else "there is no model yet"
-        model = None if version is None else ModelRef(self.name, version)
-        self._emit("model_refused", f"{error}; {stays}", model=model, level="error")
 
     def _champion(self) -> ModelRef | None:
-        model = self._batcher.model
-        return None if model is None else model.ref
+        return self._in_service.champion
 
     def _next_of_cold_start(self) -> str:
         """Count one more sequence without a model, and return the detail of its verdict."""
@@ -312,10 +294,6 @@ class Learner:
         held = self._held["accepted"] + self._held["reserve"]
         n = held + self._n_at_store + len(self._inbox) + self._n_in_batcher
         return cold_start_text(n, self._settings.first_training, is_training=self._trainings.is_running)
-
-    def _count_version(self) -> None:
-        champion = self._champion()
-        self.counters.version = None if champion is None else champion.version
 
     def _notify(self, notice: Notice) -> None:
         self._emit(notice.kind, notice.message, model=self._champion(), figures=notice.figures, level=notice.level)

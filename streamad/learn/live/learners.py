@@ -11,7 +11,7 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
-from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.inliers_port import Inliers
 from streamad.learn.store.records import Mark
 from streamad.plant import Plant
 from streamad.safe_text import described
@@ -44,7 +44,7 @@ class Learners:
         self._learners: dict[str, Learner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._marking = LoneThread("streamad-marking")
-        self._others: dict[str, InlierStore] = {}
+        self._others: dict[str, Inliers] = {}
         self._is_stopping = False
         self._is_closed = False
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from streamad.learn.store.contents import Contents, Survey
-from streamad.learn.store.records import SHARES
 from streamad.learn.store.remembered import REMEMBERED, Remembered
 from streamad.learn.store.sampling import KeyArray
 from streamad.learn.store.shards import FileName
+from streamad.messages import SHARES
 
 MAX_FILES = 64
 """More small files of a share than this, or more lists of ids, are joined."""

@@ -11,7 +11,7 @@ import numpy as np
 from streamad.errors import StoreError
 from streamad.learn.store.marks import FOLDER as MARKS
 from streamad.learn.store.marks import Marks, is_joined
-from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
+from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.store.remembered import IdList, Remembered, decode_ids, encode_ids
 from streamad.learn.store.sampling import Bounds, KeyArray, kept
 from streamad.learn.store.shards import (
@@ -25,6 +25,7 @@ from streamad.learn.store.shards import (
     read_index,
 )
 from streamad.learn.store.storage import Storage, UnreadableError, UnreadError
+from streamad.messages import SHARES, Share
 from streamad.ports import Clock
 from streamad.types import BoolArray, IntArray
 

@@ -18,10 +18,11 @@ from streamad.errors import StoreError
 from streamad.learn.store.compaction import compact
 from streamad.learn.store.contents import Contents, Survey, survey
 from streamad.learn.store.history import marks_to_keep
-from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence, WindowForm
-from streamad.learn.store.sampling import Bounds, key_of, keys_of
+from streamad.learn.store.records import Mark, StoredSequence, WindowForm
+from streamad.learn.store.sampling import bounds_of, key_of, keys_of
 from streamad.learn.store.shards import FileName, Form, ShardIndex
 from streamad.learn.store.storage import open_storage
+from streamad.messages import SHARES, Share
 from streamad.ports import Clock
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.learning import LearningSettings
@@ -61,7 +62,7 @@ class InlierStore:
         self._clock = clock
         self._storage = open_storage(f"{url}{model}" if url.endswith("/") else f"{url}/{model}", base_dir)
         self._contents = Contents(self._storage, self._form, clock, _plain_writer(writer))
-        self._bounds = _bounds_of(settings)
+        self._bounds = bounds_of(settings)
         self.window_bytes = 4 * len(channels) * window.length
         """Memory that the values of one window take."""
         self._max_rows = max(1, _SHARD_BYTES // self.window_bytes)
@@ -300,15 +301,6 @@ def _chosen(
 
 def _plain_writer(writer: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", writer)[:48] if writer else secrets.token_hex(4)
-
-
-def _bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
-    """Return each share's bounds; aside always keeps the newest: relearning needs the latest sequences."""
-    return {
-        "accepted": Bounds(settings.max_accepted, settings.policy, settings.max_age),
-        "reserve": Bounds(settings.max_reserve, settings.policy, settings.max_age),
-        "aside": Bounds(settings.max_aside, "newest", settings.max_age),
-    }
 
 
 def _as_shards(waiting: dict[int, tuple[StoredSequence, Share]]) -> list[ShardIndex]:

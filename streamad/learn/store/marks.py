@@ -53,7 +53,7 @@ class Marks:
 
     def write(self, mark: Mark) -> None:
         """Store ``mark`` unless it is there; durable once this returns. Raises StoreError."""
-        mark_name = _name_of(mark)
+        mark_name = name_of(mark)
         if mark_name in self.named():
             return
         name = f"{FOLDER}/{mark_name}.json"
@@ -156,7 +156,7 @@ def _decoded(name: str, content: bytes) -> dict[str, Mark]:
     if (file := FileName.of(name)) is not None:
         file.check(content)
     marks = [decode_json(part, Mark) for part in parts]
-    return {_name_of(mark): mark for mark in marks}
+    return {name_of(mark): mark for mark in marks}
 
 
 def _merge(named: dict[str, Mark], more: Mapping[str, Mark]) -> None:
@@ -165,7 +165,7 @@ def _merge(named: dict[str, Mark], more: Mapping[str, Mark]) -> None:
             named[mark_name] = mark
 
 
-def _name_of(mark: Mark) -> str:
+def name_of(mark: Mark) -> str:
     """Return the mark's name: the id if it is a plain one, else its hash, and a hash of all but ``received_us``."""
     said = {"id": mark.id, "judgement": mark.judgement, "note": mark.note, "by": mark.by, "at_us": mark.at_us}
     content = msgspec.json.encode(said | ({"by_verified": True} if mark.by_verified else {}))

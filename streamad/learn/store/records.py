@@ -1,10 +1,9 @@
-"""The records of an inlier store: stored sequences, operators' marks, the form of windows, the reserve."""
+"""The records of an inlier store: stored sequences, operators' marks, the form of windows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -12,10 +11,6 @@ from streamad.messages import Decision, Feedback
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import UnixUs, Window
 
-Share: TypeAlias = Literal["accepted", "reserve", "aside"]
-"""accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
-relearning after a lasting change."""
-SHARES: tuple[Share, ...] = get_args(Share)
 MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto", "withdrawn"]
 Effect: TypeAlias = Literal["kept_out", "false_alarm", "withdrawn"]
 """The effect of a mark: confirmed and veto both keep its sequence out of training."""
@@ -124,23 +119,3 @@ class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
             max_missing=window.max_missing,
             min_samples=window.min_samples,
         )
-
-
-def is_reserved(stream: str, sequence: str, share: float) -> bool:
-    """Return whether the sequence belongs to the reserve, by a hash of its name alone, so before it is scored.
-
-    True for ``share`` of all names in the long run, whatever their pattern; the same in every process and release.
-    """
-    return _draw("reserve", stream, sequence) < share
-
-
-def reserve_half(stream: str, sequence: str) -> Literal["calibration", "comparison"]:
-    """Return the half of the reserve that a sequence belongs to, by a second, independent hash."""
-    return "calibration" if _draw("half", stream, sequence) < 0.5 else "comparison"
-
-
-def _draw(purpose: str, stream: str, sequence: str) -> float:
-    """Return a number in [0, 1) that depends on its arguments alone, uniform over names."""
-    name = msgspec.json.encode([stream, sequence])  # unlike joined text, an array cannot mean two names
-    digest = blake2b(name, digest_size=8, person=purpose.encode()).digest()
-    return (int.from_bytes(digest, "big") >> 11) / 2**53

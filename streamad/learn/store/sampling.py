@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streamad.messages import Share
+from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, IntArray
 
 KeyArray: TypeAlias = npt.NDArray[np.uint64]
@@ -37,6 +39,15 @@ class Bounds:
     limit: int
     policy: Literal["newest", "reservoir"]
     max_age_us: int
+
+
+def bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
+    """Return each share's bounds; aside always keeps the newest: relearning needs the latest sequences."""
+    return {
+        "accepted": Bounds(settings.max_accepted, settings.policy, settings.max_age),
+        "reserve": Bounds(settings.max_reserve, settings.policy, settings.max_age),
+        "aside": Bounds(settings.max_aside, "newest", settings.max_age),
+    }
 
 
 class Kept(NamedTuple):

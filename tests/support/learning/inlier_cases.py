@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.verdicts import alert_id
+from streamad.learn.store.database import InlierDatabase
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Share, StoredSequence, WindowForm
+from streamad.learn.store.records import StoredSequence, WindowForm
 from streamad.learn.store.shards import Form
-from streamad.messages import Verdict
+from streamad.messages import SHARES, Share, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
@@ -92,6 +93,28 @@ def store_of(
     if opened:
         store.open()
     return store
+
+
+def database_of(
+    base: Path,
+    *,
+    model: str = "default",
+    channels: tuple[ChannelSpec, ...] = CHANNELS,
+    window: WindowSettings = WINDOW,
+    clock: Clock | None = None,
+    **learning: Any,
+) -> InlierDatabase:
+    """A learner's store in ``base``, opened; its clock stands late enough that no sequence is of the future."""
+    database = InlierDatabase(
+        base / "inliers.sqlite3",
+        model,
+        channels=channels,
+        window=window,
+        settings=LearningSettings(**{"min_training": 10, **learning}),
+        clock=clock or ManualClock(START_US + 400 * DAY_US),
+    )
+    database.open()
+    return database
 
 
 def add(store: InlierStore, numbers: Iterable[int], share: Share = "accepted", *, every: int = 0) -> None:

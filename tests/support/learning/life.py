@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.calibration import Calibration
+from streamad.judge.gate import is_reserved
 from streamad.learn.parts import store_for
 from streamad.learn.registry.manifest import LearningRecord, Manifest, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import FitProgress
-from streamad.messages import Decision
+from streamad.messages import Decision, Share
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.types import Window

@@ -19,9 +19,8 @@ from streamad.learn.parts import registry_of, store_for, versions_of
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Share
 from streamad.learn.training.from_recordings import train_model
-from streamad.messages import Event, Role, Verdict
+from streamad.messages import Event, Role, Share, Verdict
 from streamad.plant import Plant
 from streamad.ports import Clock, Source
 from streamad.runtime.checkpoint import UnsavedCommitter

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from streamad.learn.store import compaction
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark
+from streamad.learn.store.records import Mark
+from streamad.messages import SHARES
 from tests.support.learning.inlier_cases import sequence_of, store_of
 
 BOUND = 20

@@ -12,9 +12,10 @@ from streamad.commands.shared.plants import load_plant
 from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Share, StoredSequence
+from streamad.learn.store.records import StoredSequence
 from streamad.learn.trainer.requests import TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
+from streamad.messages import Share
 from streamad.system.clock import SystemClock
 from streamad.types import Window
 from tests.support.learning.plant import taken_as_proved

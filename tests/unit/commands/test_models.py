@@ -24,8 +24,9 @@ from streamad.commands.models.show import show_page
 from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.commands.shared.figures.certification import rounded_up
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
+from streamad.judge.gate import is_reserved
 from streamad.learn.registry.registry import NoModelError
-from streamad.learn.store.records import Mark, StoredSequence, is_reserved
+from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus

@@ -9,9 +9,13 @@ ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "drift/plant_watch",
     "judge/shift/watch",
+    "commands/run/learner",
+    "learn/live/in_service",
     "learn/live/learner",
     "learn/live/learners",
     "learn/live/live_learning",
+    "learn/process/model_learner",
+    "learn/process/service",
     "learn/registry/backends",
     "learn/trainer/trainings",
 )

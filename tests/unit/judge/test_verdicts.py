@@ -3,7 +3,6 @@
 import hashlib
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,9 +13,8 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.segments import Segment
-from streamad.judge.verdicts import alert_id, make_alert, make_attribution, make_window, moments_of, scored, unscorable
-from streamad.messages import ModelRef, NearestSequence, unpacked_values
-from streamad.settings.outputs import DisplaySettings
+from streamad.judge.verdicts import alert_id, make_alert, make_attribution, moments_of, scored, unscorable
+from streamad.messages import ModelRef, NearestSequence
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, Position, Window
 
@@ -268,38 +266,3 @@ def test_the_leading_terms_lie_furthest_above_their_medians(terms, leading):
 def test_at_most_three_terms_lead():
     calibration = Calibration.from_terms(np.zeros((49, 5), np.float32))
     assert explained_by(terms=[2, 5, 3, 4, 1], calibration=calibration).leading_terms == [1, 3, 2]
-
-
-WINDOW = Window(np.arange(12, dtype=np.float32).reshape(3, 4), 2)
-
-
-def test_windows_of_a_twentieth_of_the_normal_sequences_are_drawn_by_their_id_alone():
-    verdict = msgspec.structs.replace(judged([1, 2]), decision="normal")
-    ids = [alert_id("s", str(number), Position(0, 0), 0) for number in range(20_000)]
-
-    def drawn(**changes):
-        made = {each: make_window(replaced(verdict, each, **changes), WINDOW, CHANNELS, ALERTS) for each in ids}
-        return {each for each, window in made.items() if window is not None}
-
-    def replaced(verdict, verdict_id, **changes):
-        return msgspec.structs.replace(verdict, verdict_id=verdict_id, **changes)
-
-    found = drawn()
-    assert len(found) == pytest.approx(1_000, abs=100)
-    assert drawn(decision="learning", model=None, stream="other", score=None) == found
-    assert make_window(replaced(verdict, min(set(ids) - found)), WINDOW, CHANNELS, ALL) is not None
-    assert all(
-        make_window(replaced(verdict, each, decision="anomalous"), WINDOW, CHANNELS, ALERTS) for each in ids[:50]
-    )
-
-
-def test_a_window_message_holds_the_points_of_the_sequence_in_the_order_of_the_channels():
-    verdict = judged([97, 96.5])
-    assert verdict.decision == "anomalous"
-    message = make_window(verdict, WINDOW, CHANNELS, ALERTS)
-    assert (message.channels, message.units) == (["temp", "pressure", "ph"], ["°C", "bar", ""])
-    assert (message.length, message.step, message.alerted) == (2, 1, True)
-    assert unpacked_values(message).tolist() == [[0, 1], [4, 5], [8, 9]]
-
-
-ALERTS, ALL = DisplaySettings(), DisplaySettings(windows="all")

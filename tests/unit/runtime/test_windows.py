@@ -1,15 +1,19 @@
-"""Judged windows to look at: exactly one for each verdict that is drawn, in the commit of its verdict."""
+"""Judged windows: exactly one for each verdict that is drawn or learned from, in the commit of its verdict."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 
 from streamad.errors import PartitionLost
-from streamad.messages import OutputRecord, Verdict, Window, unpacked_values
+from streamad.judge.gate import gate
+from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.messages import ModelRef, OutputRecord, Verdict, Window, unpacked_values
+from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
 from streamad.types import PartitionAssigned, Record, RecordBatch
@@ -26,8 +30,9 @@ from tests.support.runtime.pipeline import (
 )
 
 
-def settings(windows: str) -> Settings:
+def settings(windows: str, *, learns: bool = False) -> Settings:
     return settings_of(
+        learning={} if learns else None,
         sequences={"allowed_lateness": "3s"},
         run={"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2},
         display={"windows": windows},
@@ -63,6 +68,11 @@ def check_law(commits: Iterable[Iterable[OutputRecord]], *, shows_all: bool) -> 
             assert (window.sequence, window.model) == (verdict.sequence, verdict.model)
             assert (window.start_time, window.end_time) == (verdict.start_time, verdict.end_time)
             assert window.n_samples == verdict.n_samples
+            assert (window.decision, window.score, window.p_value) == (
+                verdict.decision,
+                verdict.score,
+                verdict.p_value,
+            )
         shown |= windows
     return shown
 
@@ -137,3 +147,49 @@ async def test_a_window_needs_no_verdicts_sink() -> None:
     run = await run_pipeline(ListSource.of({"p": records_of([message])}), with_verdicts=False)
     assert run.messages("verdicts") == []
     assert [each.alerted for each in run.messages("windows")] == [True]
+
+
+# --- with learning ---
+
+
+def check_gate(ledger: Ledger, learning: LearningSettings, champion: ModelRef | None) -> dict[str, Window]:
+    """Every verdict with a share has its window, with this share, in its commit; no other has one."""
+    kept = check_law(outputs_of(ledger), shows_all=True)
+    for outputs in outputs_of(ledger):
+        for verdict in (record.message for record in outputs if isinstance(record.message, Verdict)):
+            share = gate(verdict, settings=learning, champion=champion)
+            assert (verdict.verdict_id in kept) == (share is not None)
+            if share is not None:
+                assert kept[verdict.verdict_id].share == share
+    return kept
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+async def test_with_learning_the_windows_are_exactly_the_gates_whichever_commits_fail(in_doubt: bool) -> None:
+    plant = settings("alerts", learns=True)
+    assert plant.learning is not None
+    ledger = Ledger(failing={number: (PartitionLost("p", "gone"), in_doubt) for number in range(2, 20, 3)})
+    run = await run_pipeline(ListSource.of(recordings(2), batch_records=3), plant, committer=ledger)
+    assert run.pipeline.counters.commits_failed >= 3
+    kept = check_gate(ledger, plant.learning, ModelRef("test", "0001"))
+    assert {window.share for window in kept.values()} == {"accepted", "reserve", "aside"}
+
+
+async def test_a_share_is_that_of_the_model_in_service_at_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that was swapped between judging and commit leaves the judged sequence aside, for good."""
+    message = line("a", "1", [0.0, 1.0, 2.0], 1.0, end=True)
+    found = {}
+    for version in ("0001", "0002"):
+        monkeypatch.setattr(MicroBatcher, "models", property(in_service(version)))
+        run = await run_pipeline(ListSource.of({"p": records_of([message])}), settings("alerts", learns=True))
+        (window,) = run.messages("windows")
+        found[version] = window.share
+    assert found == {"0001": "accepted", "0002": "aside"}
+
+
+def in_service(version: str) -> Callable[[MicroBatcher], tuple[ModelInService, ...]]:
+    def models(batcher: MicroBatcher) -> tuple[ModelInService, ...]:
+        assert batcher.model is not None
+        return (dataclasses.replace(batcher.model, ref=ModelRef(batcher.model.ref.name, version)),)
+
+    return models

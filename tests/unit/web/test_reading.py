@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.errors import OutputError
-from streamad.messages import Attribution, ChannelSegment, Feedback, Message
+from streamad.judge.gate import is_shown
+from streamad.messages import Attribution, ChannelSegment, Feedback, Message, Window, packed_values
 from streamad.messages.accepting import accepted
 from streamad.types import to_us
 from streamad.web.reading import Reading
@@ -132,6 +134,36 @@ async def test_lines_that_are_no_messages_are_skipped(tmp_path: Path) -> None:
     view = opened(tmp_path)
     await read_until(tmp_path, view, lambda: bool(view.latest(9)))
     assert [one.sequence for one in view.latest(9)] == ["B-1"]
+    view.close()
+
+
+async def test_of_the_windows_kept_for_learning_the_page_keeps_those_to_look_at(tmp_path: Path) -> None:
+    ids = [f"{i:032x}" for i in range(40)]
+    normal = Window(
+        verdict_id="",
+        stream="r1",
+        sequence="B",
+        start_time=T,
+        end_time=T,
+        n_samples=2,
+        model=None,
+        channels=["a"],
+        units=[""],
+        length=2,
+        values=packed_values(np.zeros((1, 2), np.float32)),
+        alerted=False,
+        share="accepted",
+        created_at=T,
+    )
+    windows = [msgspec.structs.replace(normal, verdict_id=name, alerted=name == ids[0]) for name in ids]
+    display = plant_in(tmp_path).settings.display
+    shown = {one.verdict_id for one in windows if is_shown(one.verdict_id, alerted=one.alerted, display=display)}
+    assert 1 < len(shown) < len(ids)
+    write(tmp_path, windows)
+    view = opened(tmp_path)
+    last = [name for name in ids if name in shown][-1]
+    await read_until(tmp_path, view, lambda: view.window(last) is not None)
+    assert {name for name in ids if view.window(name) is not None} == shown
     view.close()
 
 

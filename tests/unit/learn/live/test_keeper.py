@@ -10,11 +10,12 @@ from typing import Any, get_args
 import pytest
 
 from streamad.drift.plant_watch import PlantWatch
+from streamad.judge.gate import is_reserved
 from streamad.learn.live import keeper as keeper_module
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, MarkKind, is_reserved, mark_of
-from streamad.messages import Decision, Feedback, ModelRef
+from streamad.learn.store.records import Mark, MarkKind, mark_of
+from streamad.messages import SHARES, Decision, Feedback, ModelRef
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock

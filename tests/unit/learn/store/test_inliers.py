@@ -16,9 +16,10 @@ from streamad.errors import StoreError
 from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, MarkKind, StoredSequence
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
 from streamad.learn.store.storage import Storage, open_storage
+from streamad.messages import SHARES
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Share
 from streamad.learn.store.sampling import key_of
+from streamad.messages import SHARES, Share
 from streamad.testing import ManualClock
 from tests.support.learning.inlier_cases import SECOND_US, START_US, all_ids, sequence_of, store_of
 

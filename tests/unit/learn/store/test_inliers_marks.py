@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, MarkKind, Share
+from streamad.learn.store.records import Mark, MarkKind
+from streamad.messages import SHARES, Share
 from streamad.testing import ManualClock
 from tests.support.learning.inlier_cases import SECOND_US, START_US, add, ids, numbers, sequence_of, store_of
 

@@ -12,7 +12,8 @@ import fsspec
 import pytest
 
 from streamad.errors import StoreError
-from streamad.learn.store.records import SHARES, Mark
+from streamad.learn.store.records import Mark
+from streamad.messages import SHARES
 from tests.support.learning.inlier_cases import add, all_ids, ids, same, sequence_of, store_of
 
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from streamad.learn.store.records import Mark, is_reserved, reserve_half
+from streamad.judge.gate import is_reserved, reserve_half
+from streamad.learn.store.records import Mark
 
 
 @pytest.mark.parametrize("pattern", ["B-{}", "{:08d}", "2026-03-01T{}", "batch {} of 7"])
@@ -30,7 +31,7 @@ def test_stream_and_sequence_cannot_be_confused() -> None:
 
 
 def test_another_process_draws_the_same_and_so_will_later_releases() -> None:
-    code = "from streamad.learn.store.records import *; print([is_reserved('r', str(i), .5) for i in range(8)])"
+    code = "from streamad.judge.gate import *; print([is_reserved('r', str(i), .5) for i in range(8)])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == str([is_reserved("r", str(i), 0.5) for i in range(8)])
     assert [is_reserved("r", str(i), 0.5) for i in range(8)] == [True, False, True, True, True, True, True, False]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import DetectorError
+from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.job import MAX_ATTEMPTS, finite, run_job
 from streamad.learn.trainer.lease import LeaseTimes
@@ -27,6 +28,7 @@ from streamad.learn.trainer.requests import (
 )
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.learn.training.fits import FitStep
+from streamad.messages import Share
 from streamad.types import WindowSet
 from tests.support.learning.life import MODEL, Life
 from tests.support.learning.plant import NOW_US, FixedClock, MeanDetector, MeanModel

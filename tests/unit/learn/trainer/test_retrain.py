@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError, DetectorError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.records import is_reserved, reserve_half
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.selection import to_windows
 from streamad.types import WindowSet

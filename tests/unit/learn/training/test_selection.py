@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import TrainingDataError
+from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.promotion.comparison import TestMaterial
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence, is_reserved, reserve_half
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.training.selection import (
     HeldOut,
     Plan,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.learn.live.gate import gate
-from streamad.learn.store.records import is_reserved
+from streamad.judge.gate import gate, is_reserved
 from streamad.messages import Decision, ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
 

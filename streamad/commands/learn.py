@@ -1,0 +1,96 @@
+"""``streamad learn``: learns from what the workers of a plant have committed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamad.commands.shared.console import ConfigOption, err, note, out, run_async, stop_on_signals
+from streamad.commands.shared.monitor import event_line
+from streamad.commands.shared.plants import load_whole_plant
+from streamad.errors import UsageError
+from streamad.messages import Event
+from streamad.plant import Plant
+
+
+def learn(
+    config: ConfigOption = Path("plant.yaml"),
+    present: Annotated[
+        bool, typer.Option("--present", help="Learn from what is there now, train what is due, and end.")
+    ] = False,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Learn from what the workers have committed: store judged windows, watch drift, train models and promote them.
+
+    It judges nothing, and workers need nothing of it but the models that it puts into the registry: it may run on
+    another machine that can read the outputs and write the registry, for example one with a GPU. One learner works at a
+    time; a second one waits. Ctrl-C ends it: a training that runs is continued at the next start.
+
+    Example: streamad learn --present
+    """
+    plant = load_whole_plant(config)
+    learning = plant.settings.learning
+    if learning is None:
+        raise UsageError("the config has no section learning: there is nothing to learn")
+    if learning.process == "worker":
+        raise UsageError("learning.process is worker, so each worker learns by itself: set it to here or elsewhere")
+    run_async(_learn(plant, present=present, supervised=supervised))
+
+
+async def _learn(plant: Plant, *, present: bool, supervised: bool) -> None:
+    from streamad.learn.parts import database_path  # noqa: PLC0415 - help and wrong options need none
+    from streamad.learn.process.events import LearnerEvents  # noqa: PLC0415
+    from streamad.learn.process.service import PlantLearner  # noqa: PLC0415
+    from streamad.system.locks import try_lock  # noqa: PLC0415
+
+    store = database_path(plant)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    lock = await asyncio.to_thread(try_lock, store.with_name("learner.lock"))
+    if lock is None:
+        err.print(note("another learner works on this store: waiting for its end"))
+        while lock is None:
+            await plant.clock.sleep(1.0)
+            lock = await asyncio.to_thread(try_lock, store.with_name("learner.lock"))
+
+    def shown(event: Event) -> None:
+        err.print(event_line(event, names_model=plant.settings.models is not None))
+
+    events = LearnerEvents(plant, shown)
+    learner = PlantLearner(plant, events.emit, store.with_name("learner.json"))
+    try:
+        await learner.open()
+        if present:
+            learner.finish()
+        if supervised:
+            _follow_parent(learner.finish, learner.request_stop)
+        with stop_on_signals(learner.request_stop, "" if supervised else "ending the training that runs, if any"):
+            async with events:
+                await learner.run()
+                await learner.close()
+    finally:
+        await learner.close()
+        os.close(lock)
+    if not supervised:
+        for name, counters in learner.counters.items():
+            stored = f"{counters.accepted} accepted, {counters.reserved} reserved, {counters.aside} aside"
+            out.print(f"{name}: {stored}; {counters.trainings} trainings, {counters.promotions} promoted")
+
+
+def _follow_parent(finish: object, stop: object) -> None:
+    """Call ``finish`` when standard input says so, ``stop`` when it ends: the parent process has died."""
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def on_input() -> None:
+        if b"finish" in (read := os.read(descriptor, 4096)):
+            finish()  # type: ignore[operator]
+        if not read:
+            loop.remove_reader(descriptor)
+            stop()  # type: ignore[operator]
+
+    loop.add_reader(descriptor, on_input)

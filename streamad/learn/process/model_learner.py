@@ -1,0 +1,160 @@
+"""The learning of one model: committed windows into its store, drift, and the trainings that are due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+from streamad.drift.plant_watch import Notice, PlantWatch
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers_port import Inliers
+from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.trainer.trainings import Need, Trainings
+from streamad.messages import ModelRef, Share
+from streamad.plant import Plant
+from streamad.system.threads import in_thread
+from streamad.telemetry.events import Emit
+from streamad.telemetry.metrics import LearningCounters
+
+WARM_UP_BYTES = 1 << 28
+"""A larger reserve is not shown to the drift monitor at the start."""
+
+
+class ModelLearner:
+    """Learns the model ``name``: one call at a time, files in ``thread``.
+
+    ``take`` stores a slice of committed sequences and shows them to the drift monitor, which first sees the reserve of
+    former runs, so that a restart forgets neither usual values nor a change of the plant. ``train_due`` starts what is
+    due. The share of a sequence is that of its record, decided at its commit. Learners that share ``turns`` train one
+    at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plant: Plant,
+        store: Inliers,
+        registry: Registry,
+        *,
+        thread: Executor,
+        emit: Emit,
+        counters: LearningCounters,
+        turns: asyncio.Semaphore,
+    ) -> None:
+        settings = plant.settings
+        assert settings.learning is not None
+        self.name = name
+        self.counters = counters
+        self._settings = settings.learning
+        self._clock = plant.clock
+        self._store = store
+        self._registry = registry
+        self._thread = thread
+        self._emit = emit
+        relearn = "streamad models relearn" + ("" if name == settings.model.name else f" --model {name}")
+        self._watch = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
+        self._serves: str | None = None
+        self._is_warm = False
+        self._known_problems: set[str] = set()
+        self.trainings = Trainings(
+            name,
+            plant,
+            registry,
+            stored=self,
+            thread=thread,
+            emit=emit,
+            counters=counters,
+            on_promoted=lambda: None,
+            turns=turns,
+        )
+
+    async def open(self) -> None:
+        """Open the store and show the reserve to the drift monitor. Raises StoreError, RegistryError."""
+        await in_thread(self._thread, self._opened)
+
+    async def take(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> None:
+        """Store a slice; it is durable on return. Those that are known are not seen again. Raises StoreError."""
+        drifts = await in_thread(self._thread, self._taken, sequences)
+        self.counters.drifts += len(drifts)
+        for notice in drifts:
+            self.trainings.drifted(notice.message)
+            self._notify(notice)
+        if (alarm := self._watch.alarm(self._clock.monotonic_us())) is not None:
+            self._notify(alarm)
+        for problem in await in_thread(self._thread, lambda: self._store.problems):
+            if problem not in self._known_problems:
+                self._known_problems.add(problem)
+                self._notify(Notice("store_problem", f"not used: {problem}"))
+
+    async def mark(self, mark: Mark) -> None:
+        """Store an operator's mark; it is durable on return. Raises StoreError."""
+        await in_thread(self._thread, self._store.mark, mark)
+
+    async def train_due(self) -> None:
+        """Start the training that is due, if any and none runs."""
+        held = self._store.counts()
+        need = Need(
+            n_stored=held["accepted"] + held["reserve"],
+            has_model=await in_thread(self._thread, self._registry.current, self.name) is not None,
+            changed=self._watch.changed,
+            alert_share=self._watch.alert_share,
+        )
+        await self.trainings.start_due(need, _nothing)
+
+    @property
+    def held(self) -> dict[Share, int]:
+        """Return how many sequences each share has."""
+        return self._store.counts()
+
+    # --- what the trainings ask of the store, in the thread ---
+
+    def kept_since(self, since_us: int) -> int:
+        """Return how many sequences that ended since ``since_us`` are stored. Raises StoreError."""
+        return self._store.count_since(since_us)
+
+    def accepted_since(self, stored_us: int) -> int:
+        """Return how many accepted sequences were stored after ``stored_us``. Raises StoreError."""
+        return sum(not one.only_marked for one in self._store.read("accepted", stored_after_us=stored_us))
+
+    # --- in the thread ---
+
+    def _opened(self) -> None:
+        self._store.open()
+        self._serves = self._registry.current(self.name)
+        if self._is_warm:
+            return
+        self._is_warm = True
+        if self._store.counts()["reserve"] * self._store.window_bytes > WARM_UP_BYTES:
+            return
+        for one in self._store.read("reserve"):
+            if not one.only_marked:  # words must not change what is usual
+                self._show(one)
+
+    def _taken(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> list[Notice]:
+        serves = self._registry.current(self.name)
+        if serves != self._serves:
+            self._serves = serves
+            self._watch.restart()
+        new = [(one, share) for one, share in sequences if self._store.offer(one, share)]
+        self._store.flush()
+        self._store.tidy_marks()
+        notices = []
+        for one, share in new:
+            self.counters.count(share, 1)
+            self.trainings.accepted(share == "accepted")
+            notices += self._show(one)
+        return notices
+
+    def _show(self, one: StoredSequence) -> list[Notice]:
+        p_value = one.p_value if one.model_version == self._serves else None
+        drifts = self._watch.add(one.time_us, one.window, p_value, is_alert=one.decision == "anomalous")
+        return list(map(self._watch.drift_notice, drifts))
+
+    def _notify(self, notice: Notice) -> None:
+        model = None if self._serves is None else ModelRef(self.name, self._serves)
+        self._emit(notice.kind, notice.message, model=model, figures=notice.figures, level=notice.level)
+
+
+async def _nothing() -> None:
+    """Do nothing before a training: what was taken is stored."""

@@ -1,0 +1,321 @@
+"""The learner of a plant: follows its windows and marks, and keeps one ``ModelLearner`` for each model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from streamad.errors import StoreError, StreamadError
+from streamad.learn.feedback.reader import FeedbackReader
+from streamad.learn.parts import known_models, may_be_added, registry_of, store_for, stored_names
+from streamad.learn.process.model_learner import ModelLearner
+from streamad.learn.store.records import StoredSequence, mark_of
+from streamad.messages import Feedback, Share, Window, unpacked_values
+from streamad.messages.accepting import is_alert_id
+from streamad.outputs.reading import received, subscription_of
+from streamad.plant import Plant
+from streamad.ports import EndingSubscription, HoldingSubscription, StoredMessage, Subscription
+from streamad.settings.places import file_path, sink_urls
+from streamad.system.arrived import Arrived
+from streamad.system.clock import pause
+from streamad.system.files import write_atomically
+from streamad.system.tasks import wait_for_either
+from streamad.system.threads import LoneThread
+from streamad.system.untrusted_json import decode_json
+from streamad.telemetry.events import Emit
+from streamad.telemetry.metrics import LearningCounters
+from streamad.types import ChannelSpec, to_us
+from streamad.types import Window as Values
+
+_RETRY_S = 5.0
+_LATEST_US = 7_258_118_400_000_000  # the year 2200, as of samples
+_TURN_S = 1.0
+
+
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the learner has of one model: sequences by share, and the training that runs ("": none)."""
+
+    accepted: int = 0
+    reserve: int = 0
+    aside: int = 0
+    training: str = ""
+
+
+class PlantLearner:
+    """Learns the models of ``plant`` from its committed windows and marks; it judges nothing.
+
+    A window is done, for the group that reads them, only when it is durable in the store; the store knows what it has,
+    so that whatever comes again changes nothing. ``run`` follows until it is cancelled; ``finish`` takes what is there
+    now, trains what is due, and returns. ``status`` is the file that says how far each model is.
+    """
+
+    def __init__(self, plant: Plant, emit: Emit, status: Path | None = None) -> None:
+        assert plant.settings.learning is not None
+        self._plant = plant
+        self._clock = plant.clock
+        self._emit = emit
+        self._status = status
+        self._written = b""
+        self._thread = LoneThread("streamad-learner")
+        self._turns = asyncio.Semaphore(1)
+        self._learners: dict[str, ModelLearner] = {}
+        self._feedback = FeedbackReader(plant, self._marked, emit)
+        self._is_failing = False
+        self._reasons: set[str] = set()
+        self.n_skipped = 0
+        """Window messages that are not learned from."""
+        self._subscription: Subscription | None = None
+        self._ending = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self.counters: dict[str, LearningCounters] = {}
+        """Of each model, since the start."""
+
+    async def open(self) -> None:
+        """Open the stores of the models that are known by now. Raises StoreError, RegistryError."""
+        for name in known_models(self._plant, stored_names(self._plant)):
+            await self._learner_of(name)
+
+    async def run(self) -> None:
+        """Follow windows and marks and train what is due, until ``finish`` has read what is there, or cancelled."""
+        marks = asyncio.create_task(self._feedback.run())
+        turning = asyncio.create_task(self._turn_on())
+        try:
+            await self._follow()
+        finally:
+            for task in (turning, marks):
+                task.cancel()
+            await asyncio.gather(turning, marks, return_exceptions=True)
+
+    def request_stop(self) -> None:
+        """End reading and begin no more training; one that runs is ended and resumes at the next start."""
+        self._stopped.set()
+        self._end_reading()
+
+    def finish(self) -> None:
+        """Let ``run`` end once all that lies there now is stored, and the trainings that are due by it have ended."""
+        self._end_reading()
+
+    def _end_reading(self) -> None:
+        self._ending.set()
+        if isinstance(self._subscription, EndingSubscription):
+            self._subscription.end_with_present()
+
+    async def close(self) -> None:
+        """End what runs; safe to call twice."""
+        await self._feedback.close()
+        await asyncio.gather(*(learner.trainings.close() for learner in self._learners.values()))
+        self._write_status()
+        self._thread.shutdown(cancel_futures=True)
+
+    # --- reading ---
+
+    async def _follow(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                await self._read()
+                if self._ending.is_set():
+                    break
+            except StreamadError as error:
+                if not self._is_failing:
+                    self._emit("learning_failed", f"nothing is learned: {error}; scoring goes on", level="error")
+                self._is_failing = True
+                if self._ending.is_set():
+                    raise
+            await pause(_RETRY_S, self._clock, self._ending)
+        if not self._stopped.is_set():
+            await self._feedback.read_present(self._stopped, self._plant.settings.run.stop_timeout / 1e6)
+            await self.train_to_the_end()
+
+    async def _read(self) -> None:
+        subscription = self._subscription = windows_of(self._plant)
+        assert isinstance(subscription, HoldingSubscription)
+        if self._ending.is_set():
+            self._end_reading()
+        subscription.hold()
+        async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
+            while batch := await arrived.take():
+                await self.take(batch)
+                subscription.release(len(batch))
+                self._is_failing = False
+                if self._stopped.is_set():
+                    return
+
+    async def take(self, batch: Sequence[StoredMessage]) -> None:
+        """Take a slice of messages, durable on return; those that are no windows to learn from are skipped."""
+        by_model: dict[str, list[tuple[StoredSequence, Share]]] = {}
+        first: dict[str, StoredMessage] = {}
+        for stored in batch:
+            window = _window_in(stored)
+            one = window if isinstance(window, str) else self._sequence_of(window)
+            if isinstance(window, str) or isinstance(one, str):
+                self._skip(stored, str(one))
+            else:
+                assert window.share is not None
+                name = window.model_name or self._plant.settings.model.name
+                by_model.setdefault(name, []).append((one, window.share))
+                first.setdefault(name, stored)
+        for name, sequences in by_model.items():
+            if (learner := await self._learner_of(name)) is not None:
+                sequences.sort(key=lambda each: (each[0].time_us, each[0].id))
+                await learner.take(sequences)
+            else:
+                self._skip(first[name], f"it is for model {name[:80]}, which is none of this plant's or one too many")
+        self._write_status()
+
+    def _sequence_of(self, window: Window) -> StoredSequence | str:
+        settings = self._plant.settings
+        return stored_sequence(window, settings.channel_specs, settings.window.length, self._clock.now_us())
+
+    def _skip(self, stored: StoredMessage, why: str) -> None:
+        """Say of the first message with a reason that it and others like it are not learned from."""
+        self.n_skipped += 1
+        reason = why.partition(":")[0]
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self._emit("window_skipped", f"{stored.place}: not learned from, nor are others like it: {why[:300]}")
+
+    async def _learner_of(self, name: str) -> ModelLearner | None:
+        """Return the learner of a model, None if it is none of this plant's."""
+        if (known := self._learners.get(name)) is not None:
+            return known
+        if not may_be_added(self._plant.settings, name, tuple(self._learners)):
+            return None
+        learner = ModelLearner(
+            name,
+            self._plant,
+            store_for(self._plant, name),
+            registry_of(self._plant),
+            thread=self._thread,
+            emit=self._emit,
+            counters=self.counters.setdefault(name, LearningCounters()),
+            turns=self._turns,
+        )
+        await learner.open()
+        self._learners[name] = learner
+        return learner
+
+    async def _marked(self, feedback: Feedback, sender: str | None) -> None:
+        """Store a mark in the store of its model, in all of them if it names none or an unknown one.
+
+        Raises StoreError before there is a model: the mark waits for the first one.
+        """
+        mark = mark_of(feedback, received_us=self._clock.now_us(), by=sender)
+        named = None if feedback.model is None else await self._learner_of(feedback.model)
+        learners = tuple(self._learners.values()) if named is None else (named,)
+        if not learners:
+            raise StoreError("there is no model yet that could store an operator's mark: it waits for the first one")
+        for learner in learners:
+            await learner.mark(mark)
+
+    # --- training ---
+
+    async def _turn_on(self) -> None:
+        while True:
+            await self.turn()
+            await pause(_TURN_S, self._clock, self._stopped)
+            if self._stopped.is_set():
+                return
+
+    async def turn(self) -> None:
+        """Start the trainings that are due."""
+        for learner in tuple(self._learners.values()):
+            try:
+                await learner.train_due()
+            except StreamadError as error:
+                self._report(error)
+        self._write_status()
+
+    def _report(self, error: StreamadError) -> None:
+        if not self._is_failing:
+            self._emit("learning_failed", f"no training is begun: {error}", level="error")
+        self._is_failing = True
+
+    async def train_to_the_end(self) -> None:
+        """Train what is due, and what becomes due by that, until nothing is, or a stop is requested."""
+        while not self._stopped.is_set():
+            await self.turn()
+            running = [learner for learner in self._learners.values() if learner.trainings.is_running]
+            if not running:
+                return
+            for learner in running:
+                done = asyncio.create_task(learner.trainings.wait())
+                await wait_for_either(self._stopped, done)
+                done.cancel()
+                await asyncio.gather(done, return_exceptions=True)
+
+    def _write_status(self) -> None:
+        if self._status is None:
+            return
+        states = {
+            name: ModelState(**learner.held, training=learner.trainings.progress)
+            for name, learner in self._learners.items()
+        }
+        content = msgspec.json.encode(states)
+        if content != self._written:
+            with suppress(StreamadError):  # it is for people; the next one may succeed
+                write_atomically(self._status, content, is_state=True)
+                self._written = content
+
+
+def windows_of(plant: Plant) -> Subscription:
+    """Return a subscription to the committed windows of ``plant``, in the learner's group.
+
+    Raises PluginError, ConfigError, SourceError.
+    """
+    settings = plant.settings
+    wanted = {"group": f"streamad.{settings.name[:46]}.learner", "start": "earliest"}
+    url = sink_urls(settings)["windows"]
+    if file_path(url) is not None and settings.run.checkpoint is not None:
+        wanted |= {"checkpoint": str(plant.base_dir / settings.run.checkpoint), "sink": url}
+    return subscription_of(plant, "windows", wanted, is_patient=True)
+
+
+def _window_in(stored: StoredMessage) -> Window | str:
+    """Return the window record of a message, or why it is none to learn from."""
+    if stored.problem is not None:
+        return stored.problem
+    try:
+        window = decode_json(stored.value, Window)
+    except msgspec.DecodeError as error:
+        return f"it is no window record: {error}"
+    if not is_alert_id(window.verdict_id) or window.end_time.tzinfo is None:
+        return "its id or its end_time is none"
+    if window.share is None:
+        return "it has no share: it was written without the section learning"
+    return window
+
+
+def stored_sequence(
+    window: Window, channels: tuple[ChannelSpec, ...], length: int, stored_us: int
+) -> StoredSequence | str:
+    """Return what the store keeps of a window record, or why it cannot be learned from."""
+    names, units = [channel.name for channel in channels], [channel.unit for channel in channels]
+    if (window.channels, window.units) != (names, units):
+        return "its channels or units are not those of the config"
+    if window.step != 1 or window.length > length:
+        return "it is thinned or longer than window.length"
+    try:
+        values = np.zeros((len(channels), length), np.float32)
+        values[:, : window.length] = unpacked_values(window)
+    except ValueError as error:
+        return str(error)
+    time_us = to_us(window.end_time)
+    if not np.isfinite(values).all() or not 0 <= time_us <= _LATEST_US:
+        return "it has values or a time that no monitor writes"
+    return StoredSequence(
+        id=window.verdict_id,
+        stream=window.stream,
+        sequence=window.sequence,
+        time_us=time_us,
+        stored_us=stored_us,
+        window=Values(values, window.length),
+        decision=window.decision or "normal",
+        score=window.score,
+        p_value=window.p_value,
+        model_version=None if window.model is None else window.model.version,
+    )

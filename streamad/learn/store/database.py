@@ -1,0 +1,409 @@
+"""The inlier store of a learner: one SQLite file, written by the learner alone, read by whoever may read the file.
+
+docs/learning/inliers.md describes its guarantees and policies. The file holds the sequences and marks of all models of
+a plant; an ``InlierDatabase`` is one model's part of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from streamad.errors import StoreError
+from streamad.learn.store.history import latest_of, marks_to_keep
+from streamad.learn.store.marks import name_of
+from streamad.learn.store.records import Mark, StoredSequence, WindowForm
+from streamad.learn.store.sampling import Bounds, bounds_of, kept, keys_of
+from streamad.messages import SHARES, Decision, Share
+from streamad.ports import Clock
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.types import ChannelSpec, Window
+
+SCHEMA_VERSION: Final = 1
+APPLICATION: Final = 0x73747269  # "stri"
+_BUSY_S = 10.0
+_TIDY_EVERY_US = 86_400_000_000
+_VALUE = np.dtype("<f4")
+_WITHIN, _WAITS, _BEYOND = 0, 1, 2
+"""Places of a sequence: within the bounds of its share; beyond them, but it may come within (reservoir); beyond them
+for good, kept for its mark alone."""
+_SCHEMA = f"""
+CREATE TABLE forms (form INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
+CREATE TABLE sequences (
+    model TEXT NOT NULL, id TEXT NOT NULL, share TEXT NOT NULL, form INTEGER NOT NULL REFERENCES forms,
+    stream TEXT NOT NULL, sequence TEXT NOT NULL, end_us INTEGER NOT NULL, stored_us INTEGER NOT NULL,
+    decision TEXT NOT NULL, score REAL, p_value REAL, version TEXT,
+    place INTEGER NOT NULL, length INTEGER NOT NULL, window BLOB NOT NULL,
+    UNIQUE (model, id)
+);
+CREATE INDEX by_share ON sequences (model, share, end_us);
+CREATE TABLE gone (model TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (model, id)) WITHOUT ROWID;
+CREATE TABLE marks (
+    model TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (model, name)
+) WITHOUT ROWID;
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+class InlierDatabase:
+    """The sequences and marks kept for ``model`` in the file ``path``.
+
+    Synchronous: the caller runs it in a thread, one call at a time. ``sequences`` are taken into memory by ``offer``
+    and become durable, all or none, by ``flush``. Methods raise StoreError if the file cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: str,
+        *,
+        channels: tuple[ChannelSpec, ...],
+        window: WindowSettings,
+        settings: LearningSettings,
+        clock: Clock,
+    ) -> None:
+        self._path = path
+        self._model = model
+        self._shape = len(channels), window.length
+        self._form = _form_text(channels, WindowForm.of(window))
+        self._bounds = bounds_of(settings)
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self._pending: dict[str, tuple[StoredSequence, Share]] = {}
+        self._counts: dict[Share, int] = dict.fromkeys(SHARES, 0)
+        self._tidied_us: int | None = None
+        self.window_bytes = 4 * len(channels) * window.length
+        """Memory that the values of one window take."""
+        self.n_dropped = 0
+        """Sequences dropped before they were written: none, the learner reads no faster than it writes."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Return one line if sequences of other channels or windows are there, which are left alone."""
+        others = "SELECT count(*) FROM sequences JOIN forms USING (form) WHERE model = ? AND content != ?"
+        with self._reading() as connection:
+            (n,) = connection.execute(others, (self._model, self._form)).fetchone()
+        if not n:
+            return []
+        return [
+            f"{self._path}: {n} sequences of {self._model} left alone, they have other channels or windows: set the "
+            "config back, or purge them"
+        ]
+
+    def open(self) -> None:
+        """Make the file if there is none, and count what it holds."""
+        with self._writing() as connection:
+            self._count(connection)
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def offer(self, sequence: StoredSequence, share: Share) -> bool:
+        """Take a sequence into memory; return False if its id is there, waits, or was purged.
+
+        Raises StoreError for a window of another shape.
+        """
+        if sequence.window.values.shape != self._shape:
+            raise StoreError(f"a window of shape {sequence.window.values.shape} does not fit a store of {self._shape}")
+        if sequence.id in self._pending or self._is_known(sequence.id):
+            return False
+        self._pending[sequence.id] = sequence, share
+        return True
+
+    def flush(self) -> None:
+        """Write what was offered and enforce the bounds, all at once; after a StoreError all of it still waits."""
+        if not self._pending:
+            return
+        with self._writing() as connection:
+            form = self._form_number(connection)
+            rows = [self._row(one, share, form) for one, share in self._pending.values()]
+            connection.executemany(f"INSERT OR IGNORE INTO sequences VALUES ({', '.join('?' * 15)})", rows)
+            self._enforce_bounds(connection)
+            self._count(connection)
+        self._pending.clear()
+
+    def pending(self) -> int:
+        """Return how many sequences wait to be written."""
+        return len(self._pending)
+
+    def mark(self, mark: Mark) -> None:
+        """Store an operator's mark, durable once this returns; the same one twice is one, received first."""
+        name = name_of(mark)
+        with self._writing() as connection:
+            there = connection.execute(
+                "SELECT content FROM marks WHERE model = ? AND name = ?", (self._model, name)
+            ).fetchone()
+            if there is None or mark.since_us < _mark(there[0]).since_us:
+                row = (self._model, name, mark.id, msgspec.json.encode(mark))
+                connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", row)
+                self._enforce_bounds(connection)
+                self._count(connection)
+
+    def tidy_marks(self) -> None:
+        """Once a day drop the marks that ``marks_to_keep`` does not keep."""
+        now_us = self._clock.monotonic_us()
+        if self._tidied_us is not None and now_us - self._tidied_us < _TIDY_EVERY_US:
+            return
+        with self._writing() as connection:
+            rows = connection.execute("SELECT id, end_us FROM sequences WHERE model = ?", (self._model,)).fetchall()
+            newest_us = min(max(end_us for _, end_us in rows), self._clock.now_us()) if rows else None
+            named = self._named(connection)
+            stay = marks_to_keep(named, keys_of([*(one for one, _ in rows), *self._pending]), newest_us)
+            gone = [(self._model, name) for name in named.keys() - stay.keys()]
+            connection.executemany("DELETE FROM marks WHERE model = ? AND name = ?", gone)
+        self._tidied_us = now_us
+
+    def purge(
+        self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
+    ) -> int:
+        """Delete the sequences that meet every given condition; return how many.
+
+        Marked ones are included, those of other channels or windows, too. Their ids are never taken again; marks stay.
+        """
+        where = "model = ?"
+        values: list[str | int] = [self._model]
+        for condition, value in (("end_us < ?", before_us), ("share = ?", share)):
+            if value is not None:
+                where += f" AND {condition}"
+                values.append(value)
+        with self._writing() as connection:
+            found = [name for (name,) in connection.execute(f"SELECT id FROM sequences WHERE {where}", values)]
+            chosen = [(self._model, name) for name in found if ids is None or name in ids]
+            connection.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?)", chosen)
+            connection.executemany("DELETE FROM sequences WHERE model = ? AND id = ?", chosen)
+            self._count(connection)
+        return len(chosen)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[Share, int]:
+        """Return how many sequences each share had within its bounds at the last ``open``, ``flush`` or ``read``."""
+        return dict(self._counts)
+
+    def count_since(self, since_us: int) -> int:
+        """Return how many sequences within the bounds ended at ``since_us`` or later."""
+        found = "SELECT count(*) FROM sequences WHERE model = ? AND place = ? AND end_us >= ?"
+        with self._reading() as connection:
+            return int(connection.execute(found, (self._model, _WITHIN, since_us)).fetchone()[0])
+
+    def read(
+        self,
+        share: Share,
+        *,
+        since_us: int | None = None,
+        stored_after_us: int | None = None,
+        stored_before_us: int | None = None,
+    ) -> list[StoredSequence]:
+        """Return a share's sequences by time, those of other channels or windows apart.
+
+        Those without ``only_marked`` do not depend on marks: a store without any has the same. ``since_us``: those that
+        ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after, before then.
+        """
+        where = "model = ? AND share = ? AND place != ? AND content = ?"
+        values: list[str | int] = [self._model, share, _WAITS, self._form]
+        bounds = {"end_us >= ?": since_us, "stored_us > ?": stored_after_us, "stored_us < ?": stored_before_us}
+        for condition, value in bounds.items():
+            if value is not None:
+                where += f" AND {condition}"
+                values.append(value)
+        fields = "id, stream, sequence, end_us, stored_us, decision, score, p_value, version, place, length, window"
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {fields} FROM sequences JOIN forms USING (form) WHERE {where} ORDER BY end_us, id", values
+            ).fetchall()
+            self._count(connection)
+        return [self._sequence(*row) for row in rows]
+
+    def marks(self) -> dict[str, Mark]:
+        """Return the mark of each id that counts; see ``latest_of``."""
+        with self._reading() as connection:
+            return self._latest(connection)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_known(self, sequence_id: str) -> bool:
+        with self._reading() as connection:
+            for table in ("sequences", "gone"):
+                known = f"SELECT 1 FROM {table} WHERE model = ? AND id = ?"
+                if connection.execute(known, (self._model, sequence_id)).fetchone() is not None:
+                    return True
+        return False
+
+    def _enforce_bounds(self, connection: sqlite3.Connection) -> None:
+        """Delete what lies beyond the bounds of its share, but keep what a mark pins, as beyond them."""
+        marks = self._latest(connection).values()
+        pinned = keys_of(mark.id for mark in marks if mark.judgement in ("false_alarm", "confirmed"))
+        for share in SHARES:
+            self._enforce(connection, share, self._bounds[share], pinned)
+
+    def _enforce(self, connection: sqlite3.Connection, share: Share, bounds: Bounds, pinned: Any) -> None:
+        of_share = "SELECT rowid, id, end_us, place FROM sequences WHERE model = ? AND share = ?"
+        rows = connection.execute(of_share, (self._model, share)).fetchall()
+        keys = keys_of(row[1] for row in rows)
+        times = np.array([row[2] for row in rows], dtype=np.int64)
+        past = np.array([row[3] == _BEYOND for row in rows], dtype=bool)
+        stays = kept(times, keys, np.isin(keys, pinned), past, bounds=bounds, now_us=self._clock.now_us())
+        needed = stays.natural | stays.marked
+        places = np.where(stays.visible, _WITHIN, np.where(stays.natural, _WAITS, _BEYOND)).tolist()
+        gone = [(row[0],) for row, is_needed in zip(rows, needed.tolist(), strict=True) if not is_needed]
+        connection.executemany("DELETE FROM sequences WHERE rowid = ?", gone)
+        moved = [(place, row[0]) for row, place in zip(rows, places, strict=True) if row[3] != place]
+        connection.executemany("UPDATE sequences SET place = ? WHERE rowid = ?", moved)
+
+    def _count(self, connection: sqlite3.Connection) -> None:
+        found = "SELECT share, count(*) FROM sequences WHERE model = ? AND place = ? GROUP BY share"
+        counted: dict[Share, int] = dict(connection.execute(found, (self._model, _WITHIN)).fetchall())
+        self._counts = {share: counted.get(share, 0) for share in SHARES}
+
+    def _named(self, connection: sqlite3.Connection) -> dict[str, Mark]:
+        found = connection.execute("SELECT name, content FROM marks WHERE model = ?", (self._model,)).fetchall()
+        return {name: _mark(content) for name, content in found}
+
+    def _latest(self, connection: sqlite3.Connection) -> dict[str, Mark]:
+        by_id: dict[str, list[tuple[str, Mark]]] = {}
+        for named in self._named(connection).items():
+            by_id.setdefault(named[1].id, []).append(named)
+        return {sequence_id: latest_of(of_one) for sequence_id, of_one in by_id.items()}
+
+    def _form_number(self, connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT OR IGNORE INTO forms (content) VALUES (?)", (self._form,))
+        return int(connection.execute("SELECT form FROM forms WHERE content = ?", (self._form,)).fetchone()[0])
+
+    def _row(self, one: StoredSequence, share: Share, form: int) -> Sequence[Any]:
+        values = np.ascontiguousarray(one.window.values[:, : one.window.length], dtype=_VALUE).tobytes()
+        head = (self._model, one.id, share, form, one.stream, one.sequence, one.time_us, one.stored_us)
+        return (*head, one.decision, one.score, one.p_value, one.model_version, _WITHIN, one.window.length, values)
+
+    def _sequence(  # noqa: PLR0917 - the fields of a row
+        self,
+        id_: str,
+        stream: str,
+        sequence: str,
+        end_us: int,
+        stored_us: int,
+        decision: Decision,
+        score: float | None,
+        p_value: float | None,
+        version: str | None,
+        place: int,
+        length: int,
+        window: bytes,
+    ) -> StoredSequence:
+        values = np.zeros(self._shape, np.float32)
+        values[:, :length] = np.frombuffer(window, _VALUE).reshape(self._shape[0], length)
+        one = StoredSequence(
+            id_, stream, sequence, end_us, stored_us, Window(values, length), decision, score, p_value, version
+        )
+        return replace(one, only_marked=True) if place == _BEYOND else one
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection in a transaction, durable after the block, undone if the block raises."""
+        with self._reported():
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._reported():
+            yield self._connected()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, msgspec.DecodeError, ValueError) as error:
+            raise StoreError(f"the inlier store {self._path} cannot be used: {error}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = connected(self._path)
+        return self._connection
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    """Return a connection to the file, which is made if it is not there. Raises sqlite3.Error, StoreError, OSError."""
+    is_new = not path.exists()
+    if is_new:
+        path.touch(mode=0o600)
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_S, check_same_thread=False, isolation_level=None
+    )
+    try:
+        _prepare(connection, path)  # first: nothing is changed in a file of another program
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # what a model learns from cannot be made again
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of an empty file. Raises StoreError for a file of another program or a later release."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (n_parts,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not n_parts and application == 0:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                connection.execute(statement)
+        elif application != APPLICATION:
+            raise StoreError(f"{path} is no inlier store: name another file in learning.store, or move it away")
+        elif version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{path} has the format {version}, this release reads {SCHEMA_VERSION}: use the release that wrote it"
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def models_in(path: Path) -> set[str]:
+    """Return the models with sequences or marks in the file; none if it is not there. Raises StoreError."""
+    if not path.exists():
+        return set()
+    try:
+        connection = connected(path)
+        try:
+            found = connection.execute("SELECT model FROM sequences UNION SELECT model FROM marks").fetchall()
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the inlier store {path} cannot be used: {error}") from error
+    return {model for (model,) in found}
+
+
+def _form_text(channels: tuple[ChannelSpec, ...], window: WindowForm) -> str:
+    return msgspec.json.encode({"channels": channels, "window": window}).decode()
+
+
+def _mark(content: bytes) -> Mark:
+    return msgspec.json.decode(content, type=Mark)
