@@ -116,21 +116,17 @@ def stored() -> list[Found]:
 
 
 def table(figures: Sequence[Found]) -> str:
-    """Return the table of means over the plants, a row for each fault and one for all of a source."""
+    """Return the means over the plants and faults of a source, and the fault that the first detector ranks worst."""
     kinds = list(dict.fromkeys(each.detector for each in figures))
-    lines = ["| faults | kind | " + " | ".join(f"`{kind}`" for kind in kinds) + " |", "|---|---|" + "---|" * len(kinds)]
+    lines = ["| faults | " + " | ".join(f"`{kind}`" for kind in kinds) + " |", "|---|" + "---|" * len(kinds)]
+    worst = []
     for source in dict.fromkeys(each.source for each in figures):
         part = [each for each in figures if each.source == source]
-        for fault in dict.fromkeys(each.fault for each in part):
-            means = [_mean(part, kind, fault) for kind in kinds]
-            lines.append(f"| {source} | `{fault}` | " + _cells(means))
-        lines.append(f"| {source} | mean | " + _cells([_mean(part, kind) for kind in kinds]))
-    return "\n".join(lines) + "\n"
+        lines.append(f"| {source} | {' | '.join(f'{_mean(part, kind):.1f}' for kind in kinds)} |")
+        least, fault = min((_mean(part, kinds[0], fault), fault) for fault in {each.fault for each in part})
+        worst.append(f"`{fault}` {least:.1f}")
+    return "\n".join([*lines, "", f"The worst for `{kinds[0]}`: {', '.join(worst)}."]) + "\n"
 
 
 def _mean(figures: Sequence[Found], kind: str, fault: str | None = None) -> float:
     return float(np.mean([each.auc for each in figures if each.detector == kind and fault in (None, each.fault)]))
-
-
-def _cells(means: Sequence[float]) -> str:
-    return " | ".join(f"{mean:.1f}" for mean in means) + " |"

@@ -1,4 +1,4 @@
-"""Prints how many faulty batches two plain methods find at 2 % false alarms: the table in docs/model/simulation.md.
+"""Prints how many faulty batches two plain methods find at 2 % false alarms: the figures in docs/model/simulation.md.
 
 Run from the root of the repository (about a minute of processor time): python benchmarks/quality/baselines_figure.py
 """

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.peers import table as table_of_peers
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = Path(__file__).resolve().parent / "results"
 PAGES: Final = ROOT / "docs" / "internals"
@@ -53,8 +51,8 @@ def read(name: str) -> Result:
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def rounded(value: float) -> str:
@@ -67,29 +65,31 @@ def rounded(value: float) -> str:
 
 
 def cores() -> str:
-    """Return scoring on several cores, as many times as with one thread."""
-    found, rows = read("scoring_threads"), []
-    for what, name in (("NeuTraL AD", "neutral_ad"), ("default detector", "default")):
-        cases = [(f"{what}, batch {size}", found[name]["alone"][size]) for size in ("1", "64")]
-        for label, forms in [*cases, (f"{what}, a worker on Kafka", found[name]["kafka"])]:
-            times = [forms[form]["times_one"] if form in forms else None for form in ("intra_op", "split", "threads")]
-            more = ["-" if each is None else f"{each:.2f}" for each in (*times, forms["processes"]["times_one"])]
-            rows.append([label, f"{forms['one']['per_s']:,.0f}", *more])
+    """Return scoring with the default detector on several cores, as many times as with one thread."""
+    found, rows = read("scoring_threads")["default"], []
+    cases = [
+        ("batch 1", found["alone"]["1"]),
+        ("batch 64", found["alone"]["64"]),
+        ("a worker on Kafka", found["kafka"]),
+    ]
+    for label, forms in cases:
+        times = [forms[form]["times_one"] if form in forms else None for form in ("intra_op", "split", "threads")]
+        more = ["-" if each is None else f"{each:.2f}" for each in (*times, forms["processes"]["times_one"])]
+        rows.append([label, f"{forms['one']['per_s']:,.0f}", *more])
     return markdown(["what", "one thread, windows/s", "intra_op", "split", "threads", "processes"], rows)
 
 
-_PIPELINES: Final = (("NeuTraL AD", "kafka_pipeline_neutral_ad"), ("default", "kafka_pipeline_default"))
+_PIPELINE: Final = "kafka_pipeline_default"
 _KINDS: Final = (("chunks of 50", "chunked"), ("single", "single"))
 
 
 def throughput() -> str:
     """Return samples a second of the bare loop and of a worker with and without its model."""
     rows = []
-    for detector, name in _PIPELINES:
-        for kind, key in _KINDS:
-            found = read(name)[key]
-            row = [f"{detector}, {kind}", rounded(found["bare"]), rounded(found["streamad"]), f"{found['ratio']:.2f}"]
-            rows.append([*row, rounded(found["without_model"]), f"{found['ratio_without_model']:.2f}"])
+    for kind, key in _KINDS:
+        found = read(_PIPELINE)[key]
+        row = [kind, rounded(found["bare"]), rounded(found["streamad"]), f"{found['ratio']:.2f}"]
+        rows.append([*row, rounded(found["without_model"]), f"{found['ratio_without_model']:.2f}"])
     head = ["", "bare loop", "a worker", "of the bare loop", "its model costs nothing", "of the bare loop"]
     return markdown(head, rows)
 
@@ -98,10 +98,9 @@ def stages() -> str:
     """Return CPU time a sample of each stage."""
     keys = ("fetch", "intake", "window", "score", "judge", "transactions_and_joining")
     rows = []
-    for detector, name in _PIPELINES:
-        for kind, key in _KINDS:
-            found = read(name)[key]["stages_us_per_sample"]
-            rows.append([f"{detector}, {kind}", *(rounded(found[each]) for each in keys)])
+    for kind, key in _KINDS:
+        found = read(_PIPELINE)[key]["stages_us_per_sample"]
+        rows.append([kind, *(rounded(found[each]) for each in keys)])
     named = ["fetch", "decode, assemble", *keys[2:-1], "transactions and the joining of the stages"]
     return markdown(["", *named], rows)
 
@@ -109,13 +108,12 @@ def stages() -> str:
 def latency() -> str:
     """Return the latency of an alert at two loads beside the bare transactional loop."""
     rows = []
-    for detector, name in _PIPELINES:
-        for load, what in (("half", "half the full rate"), ("tenth", "a tenth")):
-            found = read(name)["latency_ms"]["loads"][load]
-            pairs = [" / ".join(f"{found[who][p]:.0f}" for p in ("p50", "p99")) for who in ("streamad", "bare")]
-            ratio = " / ".join(f"{found['ratio'][p]:.1f}" for p in ("p50", "p99"))
-            rate = found["streamad"]["sequences_per_s"]
-            rows.append([f"{detector}, {what} ({rate:.0f} sequences/s)", *(f"{pair} ms" for pair in pairs), ratio])
+    for load, what in (("half", "half the full rate"), ("tenth", "a tenth")):
+        found = read(_PIPELINE)["latency_ms"]["loads"][load]
+        pairs = [" / ".join(f"{found[who][p]:.0f}" for p in ("p50", "p99")) for who in ("streamad", "bare")]
+        ratio = " / ".join(f"{found['ratio'][p]:.1f}" for p in ("p50", "p99"))
+        rate = found["streamad"]["sequences_per_s"]
+        rows.append([f"{what} ({rate:.0f} sequences/s)", *(f"{pair} ms" for pair in pairs), ratio])
     return markdown(["load", "worker, 50 / 99 %", "bare transactional loop", "ratio"], rows)
 
 
@@ -123,13 +121,14 @@ def restart() -> str:
     """Return the seconds to the first verdict, phase by phase: each the median of its own."""
     said = {
         "start": "a worker starts",
-        "again": "the same again, after SIGTERM",
         "stopped": "one of two is stopped: its partitions at the other",
         "killed": "one of two is killed",
         "replaced": "a worker with an instance id is killed and started again",
     }
     rows = [
-        [said[key], *(f"{value:.2f}" for value in found.values())] for key, found in read("restart")["seconds"].items()
+        [said[key], *(f"{value:.2f}" for value in found.values())]
+        for key, found in read("restart")["seconds"].items()
+        if key in said
     ]
     phases = ["start or end of the process", "the group is rebalanced", "partitions are taken over", "first verdict"]
     return markdown(["", *phases, "total"], rows)
@@ -152,20 +151,6 @@ def training() -> str:
     )
 
 
-def retraining() -> str:
-    """Return the latency with and without a training beside."""
-    found = read("retraining_latency")["conditions"]
-    rows = [
-        [
-            f"{each} training",
-            *(f"{found[each][f'latency_{p}_ms']:.1f} ms" for p in ("p50", "p99")),
-            f"{found[each]['training_cpu_share']:.0%}",
-        ]
-        for each in ("without", "with")
-    ]
-    return markdown(["", "50 %", "99 %", "a core for the training"], rows)
-
-
 def lean() -> str:
     """Return start, memory and size of workers with and without torch."""
     found = read("lean_worker")
@@ -180,20 +165,11 @@ def lean() -> str:
     return markdown(["worker", "start to first verdict", "peak memory", "installed packages"], rows)
 
 
-def moments() -> str:
-    """Return the time of mean and spread beside that of the score."""
-    rows = [
-        [shape, f"{each['moments_us']:.0f} µs", f"{each['score_us'] / 1000:.1f} ms", f"{each['ratio']:.0f}"]
-        for shape, each in read("moments").items()
-    ]
-    return markdown(["window", "mean and spread", "score", "times"], rows)
-
-
 # --- the tables of growth.md and peers.md ---
 
 
 def growth() -> str:
-    """Return cost and memory of each size of each axis."""
+    """Return cost and memory of the smallest and the largest size of each axis; the figure has all sizes."""
     said = {
         "open": "open sequences, one a stream",
         "shared": "open sequences in ten streams",
@@ -204,19 +180,28 @@ def growth() -> str:
     }
     rows = []
     for axis in read("growth")["axes"]:
-        for point in axis["points"]:
-            cost = [
-                f"{point['us_per_sample']:.1f} µs",
-                f"{point['ns_per_value']:,.0f} ns",
-                f"{point['memory_mb']:.0f} MB",
-            ]
-            rows.append([said[axis["axis"]], f"{point['size']:,}", *cost])
-    return markdown(["axis", "size", "CPU a sample", "CPU a value", "memory"], rows)
+        first, last = axis["points"][0], axis["points"][-1]
+        cells = (("size", ",", ""), ("us_per_sample", ".1f", " µs"), ("ns_per_value", ",.0f", " ns"))
+        shown = [f"{first[key]:{form}}, {last[key]:{form}}{unit}" for key, form, unit in cells]
+        rows.append([said[axis["axis"]], *shown, f"{first['memory_mb']:.0f}, {last['memory_mb']:.0f} MB"])
+    return markdown(["axis", "sizes", "CPU a sample", "CPU a value", "memory"], rows)
 
 
-def peers(kind: str) -> str:
-    """Return the table of the peers for chunked or single messages."""
-    return table_of_peers(read("peers"), kind)
+def peers() -> str:
+    """Return samples a second of each peer, and how many times as fast streamad is, by the clock and by CPU time."""
+    found, rows = read("peers"), []
+    for name, chunked in found["chunked"]["peers"].items():
+        single = found["single"]["peers"][name]
+        if error := chunked.get("error") or single.get("error"):
+            rows.append([name, chunked["promises"], error, *[""] * 4])
+            continue
+        row = [name, chunked["promises"], "yes" if chunked["in_transactions"] else "no"]
+        for each in (chunked, single):
+            times = (each["streamad_times_as_fast"], each["streamad_times_as_fast_by_cpu"])
+            row += [f"{each['samples_per_s']:,.0f}", "; ".join(f"{ratio:.2f}" for ratio in times)]
+        rows.append(row)
+    head = ["peer", "promises", "in transactions", "chunks: samples/s", "streamad: times as fast; by CPU"]
+    return markdown([*head, "single: samples/s", "times as fast; by CPU"], rows)
 
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
@@ -227,12 +212,10 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
         "latency": latency,
         "restart": restart,
         "training": training,
-        "retraining": retraining,
         "lean": lean,
-        "moments": moments,
     },
     "growth.md": {"growth": growth},
-    "peers.md": {"chunked": lambda: peers("chunked"), "single": lambda: peers("single")},
+    "peers.md": {"peers": peers},
 }
 
 

@@ -1,7 +1,7 @@
 """Small batches on a GPU: all kernels of a call are recorded once and launched together.
 
-A call launches 200 to 400 kernels, 2 to 5 ms of work for the CPU whatever the batch is; computing a small batch takes
-0.6 to 1.2 ms (docs/internals/gpu.md).
+A call launches 200 to 400 kernels, 2 to 5 ms of work for the CPU whatever the batch is (docs/internals/gpu.md);
+computing a small batch takes 0.6 to 1.2 ms.
 Legend: B windows, C channels, L window length, K terms.
 """
 

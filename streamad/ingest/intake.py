@@ -381,10 +381,9 @@ class Intake:
             found = [late for late in found if late.closed and self._is_untold(late)]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
-        if self._settings.sequences.late == "sink":
-            for _, together in groupby(found, key=_message_of):
-                record = self._late_record(list(together), now_us)
-                self._aside.append(OutputRecord("late", record.stream, record))
+        for _, together in groupby(found, key=_message_of):
+            record = self._late_record(list(together), now_us)
+            self._aside.append(OutputRecord("late", record.stream, record))
 
     def _is_untold(self, late: LateSamples) -> bool:
         begin = self._untold.get((late.stream, hash_of(late.sequence)))

@@ -195,8 +195,6 @@ class SequenceSettings(ConfigSection):
     """Event time by which samples may arrive out of order."""
     closed_memory: Duration | None = None
     """How long ids of ended sequences are kept; null: max_duration + allowed_lateness."""
-    late: Literal["sink", "drop"] = "sink"
-    """Late samples go to the late sink, or are only counted (drop)."""
     max_streams: int = Field(default=10_000, ge=1)
     """Further streams are refused (dead letters)."""
     max_buffered_bytes: Size = 512_000_000

@@ -16,9 +16,9 @@ from streamad.errors import StreamadError
 from streamad.learn.parts import registry_of
 from streamad.plant import Plant
 from streamad.types import to_us
-from streamad.web.pages.layout import count
 from streamad.web.pages.models import overdue_text
-from streamad.web.pages.span import SKEW_US, duration, remarked, remarked_event, span_of
+from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
+from streamad.web.rendering import count, duration
 from streamad.web.store.view import SeenEvent, SeenSequence, View
 from streamad.web.workers import Workers
 

@@ -7,10 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
-from typing import cast
 
 import numpy as np
+from markupsafe import Markup
 
 from streamad.errors import StreamadError
 from streamad.judge.calibration import Calibration
@@ -20,37 +19,28 @@ from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
 from streamad.messages import (
-    Attribution,
-    Decision,
-    EndReason,
-    ModelRef,
     Running,
-    Tail,
     WorkerStatus,
     unpacked_curve,
 )
-from streamad.outputs.cases import Case, Normal, Normals, courses_of_message
 from streamad.outputs.stored import some_models
 from streamad.outputs.versions.training import trainings_of
 from streamad.pictures.content import NormalCourse
 from streamad.pictures.drawing import drawn, has_plots
-from streamad.pictures.facts import Facts
-from streamad.pictures.html import Html
 from streamad.plant import Plant
-from streamad.types import from_us
 from streamad.web.access import Level
 from streamad.web.attention import INBOX, LANES, Attention
-from streamad.web.pages.alerts import alerts_page
+from streamad.web.cases import Cases
 from streamad.web.pages.compare import MOST_COMPARED, Compared, compare, distance
 from streamad.web.pages.events import EventMark, event_marks
 from streamad.web.pages.layout import Frame
-from streamad.web.pages.lines import stream, streams
 from streamad.web.pages.models import Versions, models
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.running import Usual, clock_of, model_of, running, section, silence
 from streamad.web.pages.sequence import sequence
+from streamad.web.pages.stream import stream
 from streamad.web.pages.trust import Achieved, calibration
-from streamad.web.store.questions import ContentError
+from streamad.web.rendering import rendered
 from streamad.web.store.view import Place, SeenSequence, View
 from streamad.web.workers import Workers
 
@@ -69,7 +59,7 @@ class Content:
     def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]], workers: Workers) -> None:
         self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
         self._registry = registry_of(plant)
-        self._normals = Normals(plant)
+        self._cases = Cases(plant, view)
         self._attention = Attention(plant, view, troubles, workers)
 
     def reading_troubles(self) -> dict[str, str]:
@@ -78,7 +68,7 @@ class Content:
 
     # --- pages ---
 
-    def now(self) -> list[Html]:
+    def now(self) -> Markup:
         """Return the content of the page Now, which is the same for everybody."""
         view, now_us = self._view, self._plant.clock.now_us()
         latest = self._attention.latest(now_us)
@@ -94,11 +84,11 @@ class Content:
             budget=self._budget(latest[:_BUDGET]),
             still_open=still_open,
             now_us=now_us,
-            running=section(workers, still_open, number, is_kept=is_kept),
+            running=section(workers, still_open, number) if is_kept else None,
             most=INBOX,
         )
 
-    def running(self, frame: Frame, name: str) -> list[Html]:
+    def running(self, frame: Frame, name: str) -> Markup:
         """Return the content of the page of what runs in one stream."""
         number = self._workers.number
         found, values = self._workers.running(name), None
@@ -118,7 +108,7 @@ class Content:
         model = model_of(message, status)
         if isinstance(model, str):
             return model
-        normal = self._normals.of_model(model, self._plant.settings.alerts.false_alarm_rate)
+        normal = self._cases.normals.of_model(model, self._plant.settings.alerts.false_alarm_rate)
         if normal.envelope is None:
             return normal.missing or "the model has none"
         if list(normal.channels) != message.channels:
@@ -143,16 +133,16 @@ class Content:
                 n_calibration = manifest.metrics.n_calibration
         return budget_text(len(judged), sum(one.is_alert for one in judged), rate, n_calibration)
 
-    def streams(self, frame: Frame) -> list[Html]:
+    def streams(self, frame: Frame) -> Markup:
         """Return the content of the page of all streams."""
         rows = []
         names = self._view.streams(_STREAMS + 1)
         for name in names[:_STREAMS]:
             last = self._view.of_stream(name, 1)
             rows.append((name, next(iter(last), None), self._view.n_alerts(name, 50)))
-        return streams(rows, are_all=len(names) <= _STREAMS)
+        return rendered("streams.html", rows=rows, are_all=len(names) <= _STREAMS)
 
-    def stream(self, frame: Frame, name: str, behind: Place | None) -> list[Html]:
+    def stream(self, frame: Frame, name: str, behind: Place | None) -> Markup:
         """Return the content of the page of one stream."""
         found = self._view.of_stream(name, _PAGE + 1, behind=behind)
         rows = found[:_PAGE]
@@ -187,13 +177,13 @@ class Content:
             return Calibration.from_terms(self._registry.calibration_terms(model, version), rate).alert_score(rate)
         return None
 
-    def compare(self, frame: Frame, ids: Sequence[str]) -> list[Html]:
+    def compare(self, frame: Frame, ids: Sequence[str]) -> Markup:
         """Return the content of the page that lays sequences over each other."""
         found = []
         for name in dict.fromkeys(ids):
             one = self._view.sequence(name)
             if one is not None:
-                case, normal = self._case(one)
+                case, normal = self._cases.of(one)
                 found.append(Compared(one, case.picture(normal), case.courses))
         if not found:
             return compare(found, [one for one in self._view.inbox(_PAGE) if one.has_window][:_TO_BEGIN])
@@ -211,20 +201,20 @@ class Content:
             apart = {
                 one.id: distance(first, courses)
                 for one in normals[:_NORMALS]
-                if one.id not in ids and (courses := self._case(one)[0].courses) is not None
+                if one.id not in ids and (courses := self._cases.of(one)[0].courses) is not None
             }
             if apart and math.isfinite(apart[best := min(apart, key=lambda name: apart[name])]):
                 return next(one for one in normals if one.id == best)
         return None
 
-    def alerts(self, frame: Frame, unjudged: bool, behind: Place | None) -> list[Html]:
+    def alerts(self, frame: Frame, unjudged: bool, behind: Place | None) -> Markup:
         """Return the content of the page of all alerts, a portion of it."""
         found = self._view.inbox(_PAGE + 1, behind=behind, unjudged=unjudged)
         rows = found[:_PAGE]
         older = Place.behind(rows[-1]) if len(found) > _PAGE else None
-        return alerts_page(rows, unjudged=unjudged, behind=behind, older=older)
+        return rendered("alerts.html", alerts=rows, unjudged=unjudged, behind=behind, older=older)
 
-    def calibration(self, frame: Frame) -> list[Html]:
+    def calibration(self, frame: Frame) -> Markup:
         """Return the content of the page Calibration."""
         rows = [one for one in self._view.latest(_P_VALUES) if one.p_value is not None]
         by_version: dict[tuple[str, str], list[SeenSequence]] = {}
@@ -242,7 +232,7 @@ class Content:
         marks = Counter(one.judgement for one in self._view.inbox(_P_VALUES) if one.judgement is not None)
         return calibration([one.p_value for one in rows if one.p_value is not None], achieved, marks)
 
-    def models(self, frame: Frame, said: str, model: str) -> list[Html]:
+    def models(self, frame: Frame, said: str, model: str) -> Markup:
         """Return the content of the page Models."""
         found = []
         for name in some_models(self._plant, None) or [self._plant.settings.model.name]:
@@ -279,9 +269,9 @@ class Content:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
-    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> list[Html]:
+    def sequence(self, frame: Frame, one: SeenSequence, said: str, clock: Clock | None) -> Markup:
         """Return the content of the page of one sequence, the normal band on ``clock``."""
-        case, normal = self._case(one)
+        case, normal = self._cases.of(one)
         alike: list[SeenSequence] = []
         if case.attribution is not None and case.attribution.channels:
             alike = self._view.alike(one, case.attribution.channels[0].channel, 8)
@@ -296,36 +286,15 @@ class Content:
             clock=clock, learning=self._plant.settings.learning, is_drawn=has_plots(),
         )  # fmt: skip
 
-    def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
-        facts = _facts(one, self._plant.settings.alerts.false_alarm_rate)
-        courses = missing = None
-        try:
-            message = self._view.window(one.id)
-            courses = None if message is None else courses_of_message(message, facts, self._plant.settings)
-        except (ContentError, ValueError) as error:
-            missing = f"No curve: {error}."
-        return Case(facts, self._attribution(one, facts), courses, missing), self._normals.of(facts)
-
-    def _attribution(self, one: SeenSequence, facts: Facts) -> Attribution | None:
-        """Return the attribution of an alert, None if none was read; a damaged one gives no reasons and says so."""
-        try:
-            return self._view.attribution(one.id)
-        except ContentError as error:
-            return Attribution(
-                alert_id=one.id, stream=one.stream, sequence=one.sequence, score=facts.score or 0.0, terms=[],
-                channels=[], dominating_transformation=0, method="none", tail=facts.tail or "empirical",
-                model=facts.model or ModelRef("unknown", ""), detail=str(error), created_at=facts.created_at,
-            )  # fmt: skip
-
     def png(self, one: SeenSequence, clock: Clock | None) -> bytes | None:
         """Return the picture of a sequence as PNG; None without a window. Raises PluginError without matplotlib."""
-        case, normal = self._case(one)
+        case, normal = self._cases.of(one)
         picture = case.picture(normal, clock)
         return None if picture is None else drawn(picture)
 
     def csv(self, one: SeenSequence) -> str | None:
         """Return the judged window as CSV, a row for each point; None if it was not kept."""
-        case, _ = self._case(one)
+        case, _ = self._cases.of(one)
         if case.courses is None:
             return None
         courses = case.courses
@@ -337,32 +306,6 @@ class Content:
         for at, row in zip(seconds, courses.values.T, strict=True):
             text.write(",".join([f"{at:.6g}", *(f"{value:.7g}" for value in row)]) + "\r\n")
         return text.getvalue()
-
-
-def _facts(one: SeenSequence, rate: float) -> Facts:
-    """Return the facts of a sequence as its messages said them."""
-    end = from_us(one.end_us or 0)
-    start = from_us(one.start_us) if one.start_us is not None else end - timedelta(0)
-    model = ModelRef(one.model, one.version) if one.model is not None and one.version is not None else None
-    decision = "anomalous" if one.is_alert else one.decision
-    score = one.score if one.score is not None and math.isfinite(one.score) else None
-    return Facts(
-        id=one.id,
-        stream=one.stream,
-        sequence=one.sequence,
-        decision=cast("Decision", decision or "normal"),
-        reason=cast("EndReason", one.reason or "marker"),
-        start_time=start,
-        end_time=end,
-        n_samples=one.n_samples or 0,
-        created_at=from_us(one.created_us or one.end_us or 0),
-        score=score,
-        p_value=one.p_value,
-        tail=cast("Tail | None", one.tail),
-        rate=one.rate if one.rate is not None else rate,
-        model=model,
-        detail=one.detail,
-    )
 
 
 def _cell(text: str) -> str:

@@ -20,8 +20,9 @@ from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
 from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
-from streamad.web.app import Changes, Site, application
+from streamad.web.app import Site, application
 from streamad.web.content import Content
+from streamad.web.http.changes import Changes
 from streamad.web.reading import Reading
 from streamad.web.store.view import View
 from streamad.web.workers import Workers

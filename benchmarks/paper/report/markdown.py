@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from benchmarks.paper.progress import Estimate
-from benchmarks.paper.report.curves import Point
-from benchmarks.paper.report.names import DATASET_NAMES, FORM_NAMES, METHOD_NAMES
-from benchmarks.paper.report.printed import REMARKS, Place, Printed
+from benchmarks.paper.report.names import DATASET_NAMES, METHOD_NAMES
+from benchmarks.paper.report.printed import REMARKS, Place
 from benchmarks.paper.report.summary import HALVES, TABLES, Entry, Summary, Table
 from benchmarks.paper.results_table import Result
 from benchmarks.paper.todo import missing
-
-ALLOWED_BELOW: Final = 5.0
-ALLOWED_BELOW_OURS: Final = 1.5
-ALLOWED_BELOW_OURS_BY_DATASET: Final = {"epilepsy": 2.5}
-"""How many points below the paper a row may be before the page lists it (EPSY's printed deviation is 1.7)."""
 
 NOT_RUN: Final = "(not run)"
 _SECONDS_PER_HOUR: Final = 3600.0
@@ -28,33 +23,45 @@ _SECONDS_PER_HOUR: Final = 3600.0
 def named(entries: Iterable[Entry]) -> dict[str, str]:
     """Return the figures of cells by name, for the template's sentences: ``${natops_1_neutral_ad}``, in percent.
 
-    A name is the data set, the table (0: drawn halves) and the method; ``_pm`` after it adds the deviation over seeds.
+    A name is the data set, the table (0: drawn halves) and the method; ``_pm`` after it adds the deviation over seeds,
+    ``_s`` gives the seconds of a model instead.
     """
     figures = {
         f"{dataset}_{table.number}_{method}{end}": NOT_RUN
         for table in (*TABLES, HALVES)
         for dataset in table.datasets
         for method in METHOD_NAMES
-        for end in ("", "_pm")
+        for end in ("", "_pm", "_s")
     }
     for entry in entries:
         if entry.ours is not None:
             name = f"{entry.dataset}_{entry.table}_{entry.method}"
             figures |= {name: number(entry.ours, None), f"{name}_pm": number(entry.ours, entry.summary.std)}
+            figures[f"{name}_s"] = NOT_RUN if entry.seconds is None else _seconds(entry.seconds)
     return figures
 
 
 def table_section(table: Table, entries: Iterable[Entry]) -> str:
-    """Return one of the paper's tables: an overview, each data set in detail, and incomplete seeds."""
+    """Return one of the paper's tables, the numbers of seeds, remarks and incomplete seeds."""
     mine = [entry for entry in entries if entry.table == table.number]
-    parts = [_overview(table, mine)]
-    for dataset in table.datasets:
-        of_dataset = [entry for entry in mine if entry.dataset == dataset]
-        parts.append(f"**{DATASET_NAMES[dataset]}**\n\n{_detail(of_dataset)}")
-    parts += [f"{remark}" for remark in dict.fromkeys(_remarks(mine))]
+    parts = [_overview(table, mine), *_seeds(mine), *dict.fromkeys(_remarks(mine))]
     if incomplete := list(_incomplete(mine)):
         parts.append("Not every task of these was run, so they have no figure above: " + "; ".join(incomplete) + ".")
     return "\n\n".join(parts)
+
+
+def _seeds(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield how many seeds the figures with a deviation have: the usual number, and the cells with another one."""
+    several = [entry for entry in entries if entry.summary.seeds > 1]
+    if not several:
+        return
+    usual = statistics.mode(entry.summary.seeds for entry in several)
+    others = [
+        f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} has {entry.summary.seeds}"
+        for entry in several
+        if entry.summary.seeds != usual
+    ]
+    yield f"Figures with ± have {usual} seeds{''.join(f', {other}' for other in others)}; the others have one."
 
 
 def _overview(table: Table, entries: Sequence[Entry]) -> str:
@@ -79,22 +86,8 @@ def _printed_alike(entry: Entry) -> float:
 def _overview_cell(entry: Entry) -> str:
     if entry.ours is None:
         return ""
-    return f"{entry.ours:.1f}" if entry.difference is None else f"{entry.ours:.1f} ({_signed(entry.difference)})"
-
-
-def _detail(entries: Sequence[Entry]) -> str:
-    rows = [
-        [
-            _label(entry.method),
-            _ours(entry.summary),
-            str(entry.summary.seeds or ""),
-            _printed(entry.paper),
-            "" if entry.difference is None else _signed(entry.difference),
-            "" if entry.seconds is None else _seconds(entry.seconds),
-        ]
-        for entry in entries
-    ]
-    return markdown_table(["", "ours", "seeds", "paper", "difference", "seconds a model"], rows)
+    ours = _ours(entry.summary)
+    return ours if entry.difference is None else f"{ours} ({_signed(entry.difference)})"
 
 
 def _remarks(entries: Iterable[Entry]) -> Iterator[str]:
@@ -110,104 +103,37 @@ def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
 
 
-def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
-    """Return the points of a figure as a table: a row for each curve, a column for each place on ``axis``."""
-    if not curves:
-        return "Not run."
-    places = sorted({point.x for points in curves.values() for point in points})
-    rows = []
-    for name, points in curves.items():
-        there = {point.x: _ours(point.summary) for point in points}
-        rows.append([_label(name), *(there.get(place, "") for place in places)])
-    return markdown_table([axis, *map(str, places)], rows)
-
-
-def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
-    """Return the figures with the first half of the inliers beside those with a half drawn by each seed."""
-    found = {(entry.method, entry.dataset): entry for entry in first}
-    rows: dict[str, list[str]] = defaultdict(list)
-    there = [entry for entry in drawn if entry.ours is not None]
-    datasets = list(dict.fromkeys(entry.dataset for entry in there))
-    by_place = {(entry.method, entry.dataset): entry for entry in there}
-    for method in dict.fromkeys(entry.method for entry in there):
-        for dataset in datasets:
-            for entry in (found.get((method, dataset)), by_place.get((method, dataset))):
-                rows[method].append("" if entry is None else _ours(entry.summary))
-    if not rows:
-        return "Not run."
-    head = [f"{DATASET_NAMES[dataset]}, {half}" for dataset in datasets for half in ("first half", "drawn")]
-    return markdown_table(["", *head], [[_label(method), *cells] for method, cells in rows.items()])
-
-
-def differences_section(entries: Iterable[Entry]) -> str:
-    """Return the rows that are further below the paper than allowed."""
-    rows = [
-        [
-            str(entry.table),
-            DATASET_NAMES[entry.dataset],
-            _label(entry.method),
-            _ours(entry.summary),
-            _printed(entry.paper),
-            _signed(entry.difference),
-        ]
-        for entry in entries
-        if entry.difference is not None and entry.difference < -_allowed(entry)
-    ]
-    if not rows:
-        return "No row."
-    return markdown_table(["table", "data set", "method", "ours", "paper", "difference"], rows)
-
-
-def _allowed(entry: Entry) -> float:
-    if entry.method != "neutral_ad":
-        return ALLOWED_BELOW
-    return ALLOWED_BELOW_OURS_BY_DATASET.get(entry.dataset, ALLOWED_BELOW_OURS)
-
-
 def time_section(results: Sequence[Result]) -> str:
-    """Return the hours of the stored cells by protocol, data set and machine, and the versions they ran with."""
-    hours: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    models: dict[tuple[str, str], int] = defaultdict(int)
+    """Return the hours of the stored cells by machine, and the versions they ran with."""
+    hours: dict[str, float] = defaultdict(float)
     for one in results:
-        hours[one.protocol, one.dataset][_where(one)] += one.seconds / _SECONDS_PER_HOUR
-        models[one.protocol, one.dataset] += 1
-    places = sorted({place for by_place in hours.values() for place in by_place})
-    rows = [
-        [protocol, DATASET_NAMES[dataset], str(models[protocol, dataset]), *_hours(by_place, places)]
-        for (protocol, dataset), by_place in sorted(hours.items())
-    ]
-    total = {place: sum(by_place[place] for by_place in hours.values()) for place in places}
-    rows.append(["all", "", str(len(results)), *_hours(total, places)])
-    head = ["protocol", "data set", "models", *(f"hours, {place}" for place in places)]
-    return f"{markdown_table(head, rows)}\n\n{_versions(results)}"
+        hours[_where(one)] += one.seconds / _SECONDS_PER_HOUR
+    places = ", ".join(f"{of_place:.2f} on {place}" for place, of_place in sorted(hours.items()))
+    return f"The {len(results):,} stored models took, in hours: {places}. {_versions(results)}".strip()
 
 
 def left_section(results: Sequence[Result]) -> str:
-    """Return the cells of seed 0 that are not measured, by part and data set, with the hours of CPU time they may take.
+    """Return how many cells of seed 0 are not measured, where, and the hours of CPU time of the whole study.
 
     The hours are known only for methods that were measured on the same data set.
     """
     estimate = Estimate(msgspec.structs.replace(one, fit_s=one.seconds, score_s=0.0) for one in results)
-    whole_s, all_known, rows = sum(one.seconds for one in results if one.seed == 0), True, []
+    whole_s, all_known = sum(one.seconds for one in results if one.seed == 0), True
+    n_missing, parts = 0, defaultdict[str, list[str]](list)
     for part, dataset, cells in missing(results):
-        methods = "; ".join(METHOD_NAMES[name] for name in dict.fromkeys(cell.method for cell in cells))
         times_s = [estimate.of(cell, guess=False) for cell in cells]
         known_s = [each for each in times_s if each is not None]
         whole_s, all_known = whole_s + sum(known_s), all_known and len(known_s) == len(times_s)
-        rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), _hours_left(known_s, len(times_s))])
+        n_missing += len(cells)
+        parts[part].append(f"{DATASET_NAMES[dataset]} {len(cells)}")
     time = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', plus the times not known'}"
-    if not rows:
+    if not n_missing:
         return f"No model of seed 0 is missing; the study with one seed takes {time}."
-    table = markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
-    return f"{table}\n\nThe whole study with one seed takes {time}, stored and missing models together."
-
-
-def _hours_left(known_s: Sequence[float], n_models: int) -> str:
-    """Return the hours of ``known_s``; the times of the other models are not known."""
-    if not known_s:
-        return "not known"
-    hours = f"{sum(known_s) / _SECONDS_PER_HOUR:.1f}"
-    return hours if len(known_s) == n_models else f"{hours} for {len(known_s)} of them"
+    places = "; ".join(f"{part}: {', '.join(of_part)}" for part, of_part in parts.items())
+    return (
+        f"{n_missing:,} models of seed 0 are missing ({places}). "
+        f"The whole study with one seed takes {time}, stored and missing models together."
+    )
 
 
 def _versions(results: Iterable[Result]) -> str:
@@ -219,10 +145,6 @@ def _versions(results: Iterable[Result]) -> str:
     return f"Measured with {'; '.join(known)}." if known else ""
 
 
-def _hours(by_place: Mapping[str, float], places: Iterable[str]) -> list[str]:
-    return [f"{by_place[place]:.2f}" if by_place.get(place) else "" for place in places]
-
-
 def _where(one: Result) -> str:
     if one.device.startswith("cuda"):
         return one.machine
@@ -230,7 +152,7 @@ def _where(one: Result) -> str:
 
 
 def _label(name: str) -> str:
-    return {**METHOD_NAMES, **FORM_NAMES}.get(name, name)
+    return METHOD_NAMES.get(name, name)
 
 
 def _ours(summary: Summary) -> str:
@@ -248,15 +170,11 @@ def _signed(difference: float) -> str:
     return f"{round(difference, 1) + 0.0:+.1f}"  # no minus before a zero
 
 
-def _printed(paper: Printed | None) -> str:
-    return "" if paper is None else number(paper.mean, paper.std)
-
-
 def _seconds(seconds: float) -> str:
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown; cells stay as written."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])

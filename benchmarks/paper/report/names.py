@@ -36,8 +36,6 @@ DATASET_NAMES: Final = {
     "kdd_rev": "KDDRev",
 }
 
-FORM_NAMES: Final = {"feed_forward": "feed-forward", "residual": "residual", "multiplicative": "multiplicative"}
-
 
 def in_order(methods: Iterable[str]) -> list[str]:
     """Return ``methods`` in the order of ``METHOD_NAMES``, unknown ones last."""

@@ -78,8 +78,7 @@ PRINTED: Final[dict[Place, Printed]] = {
 }
 
 _EXCHANGED: Final = (
-    "The paper's NATOPS columns of OC-SVM and LOF are exchanged in table 1: each prints the value that the other "
-    "method gives on these arrays, to the digit. The numbers here are as printed."
+    "In the paper's table 1 the NATOPS values of OC-SVM and LOF are exchanged: each prints what the other gives here."
 )
 REMARKS: Final[dict[Place, str]] = {
     Place(1, "natops", "oc_svm"): _EXCHANGED,

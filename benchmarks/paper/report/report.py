@@ -11,12 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.paper.protocols import FIGURES
-from benchmarks.paper.report.curves import ablation, curves_as_json, sweep
+from benchmarks.paper.report.curves import curves_as_json
 from benchmarks.paper.report.markdown import (
-    curves_section,
-    differences_section,
-    halves_section,
     left_section,
     named,
     table_section,
@@ -83,10 +79,5 @@ def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> s
     drawn = entries(results, (HALVES,))
     parts = named([*found, *drawn])
     parts |= {f"table_{table.number}": table_section(table, found) for table in TABLES}
-    for block in FIGURES["sweep"]:
-        parts[f"sweep_{block.dataset}"] = curves_section("n normal classes", sweep(results, block.dataset))
-    for block in FIGURES["ablation"]:
-        parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset))
-    parts["halves"] = halves_section(found, drawn)
-    parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
+    parts |= {"time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)

@@ -105,6 +105,7 @@ class Entry:
             "paper": self.paper and self.paper.mean,
             "paper_std": self.paper and self.paper.std,
             "difference": _rounded(self.difference),
+            "seconds": _rounded(self.seconds),
             "incomplete": list(self.summary.incomplete),
         }
 

@@ -41,8 +41,8 @@ MOST_SECONDS: Final = 20.0
 """CPU seconds of the network of a quick fit by ``cpu_seconds``, or it has none."""
 CONTRAST, VIEW_DISTANCE = "contrast", "view_distance"
 _STEPS: Final = 96
-"""Of the optimiser, or one epoch. Held-out windows are told apart best after 50 to 100 steps
-(docs/model/detector.md); the loss falls on, and so does that of held-out windows."""
+"""Of the optimiser, or one epoch. Held-out windows are told apart best after 50 to 100 steps (three sets,
+throw-away runs); the loss falls on, and so does that of held-out windows."""
 _BATCH: Final = 16
 _MOST_STEPS: Final = MAX_REFERENCES // _BATCH
 _OPERATIONS_A_SECOND, _SECONDS_A_STEP = 5e10, 0.008  # of one thread of the machine of docs/internals/speed.md

@@ -11,9 +11,8 @@ import typer
 from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
 from streamad.commands.check.notify import check_notify
-from streamad.commands.check.places import check_checkpoint, check_sinks
+from streamad.commands.check.places import check_checkpoint, check_sinks, check_store
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
-from streamad.commands.check.store import check_store
 from streamad.commands.shared.console import (
     ConfigOption,
     Fields,

@@ -1,4 +1,4 @@
-"""Checks that sinks, feedback and checkpoint can be written; nothing is left behind."""
+"""Checks that sinks, feedback, checkpoint and inlier store can be written; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
+from fsspec.core import split_protocol
+
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.place import check_feedback, feedback_url
 from streamad.messages import Role
 from streamad.outputs.places import misplaced
+from streamad.outputs.stored import open_store, stored_models
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import Owner, TransactionalSource
@@ -25,6 +28,9 @@ from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
 from streamad.system.rights import missing_right, reason
 from streamad.system.saved_progress import read_checkpoint
+
+_STORE = "learning.store"
+_LOCAL_PROTOCOLS = (None, "file", "local")
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
@@ -230,3 +236,36 @@ def _fits_outputs(check: str, folder: Path, plant: Plant) -> list[Finding]:
     n = len(saved.progress)
     progress = f"resumes in {count(n, 'partition')}" if n else "nothing read yet"
     return [ok(check, f"{folder} ({progress})")]
+
+
+def check_store(plant: Plant) -> list[Finding]:
+    """Return the counts of the inlier store, or why it cannot be used; no finding without learning."""
+    if plant.settings.learning is None:
+        return []
+    if found := misplaced_folder(plant, _STORE):
+        return found
+    url = plant.settings.learning.store
+    protocol, path = split_protocol(url)
+    problem = _unusable_folder(plant.base_dir / path) if protocol in _LOCAL_PROTOCOLS else None
+    if problem is not None:
+        return [problem]
+    try:
+        stores = {name: open_store(plant, name) for name in stored_models(plant)}
+    except StreamadError as error:
+        return failure(_STORE, error)
+    damaged = [problem for store in stores.values() for problem in store.problems]
+    if damaged:
+        advice = "such a file is left as it is and not used: see docs/learning/inliers.md"
+        return [warning(_STORE, f"{url}: {len(damaged)} unusable, first: {damaged[0]}", advice)]
+    counts = ", ".join(f"{name} {sum(store.counts().values())}" for name, store in stores.items())
+    return [ok(_STORE, f"{url} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]
+
+
+def _unusable_folder(folder: Path) -> Finding | None:
+    if not folder.exists():
+        return makeable(_STORE, folder)
+    if not folder.is_dir():
+        return failed(_STORE, f"{folder} is a file", "name a folder: learning.store")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return failed(_STORE, f"{folder} cannot be written", missing_right(folder, "write"))
+    return None

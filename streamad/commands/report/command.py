@@ -9,6 +9,7 @@ import typer
 
 from streamad.commands.report import sections
 from streamad.commands.report.gathering import Gathered, gather
+from streamad.commands.report.html import Html, element, joined, page
 from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, printed, run_async
 from streamad.commands.shared.input import span_now
 from streamad.commands.shared.plants import check_out, load_plant
@@ -18,7 +19,6 @@ from streamad.messages import Alert
 from streamad.outputs.cases import Case, Normals, courses_of_message
 from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts
-from streamad.pictures.html import Html, element, joined, page
 from streamad.plant import Plant
 from streamad.system.files import write_atomically
 

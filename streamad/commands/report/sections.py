@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from streamad.commands.report.gathering import MOST_ALERTS, MOST_EVENTS, Gathered, Judged, Version
+from streamad.commands.report.html import Html, element, joined, picture, table
 from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.report import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
 from streamad.judge.explanations.words import p_text
 from streamad.messages import Alert, Attribution, Event, ModelRef
 from streamad.pictures.facts import MARKS, Facts, cut, finding, headline, is_explained, score_line, speakers, when
-from streamad.pictures.html import Html, element, joined, picture, table
 from streamad.safe_text import one_line
 
 _NAME = 60

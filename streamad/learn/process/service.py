@@ -236,17 +236,16 @@ class PlantLearner:
         self._is_failing = True
 
     async def train_to_the_end(self) -> None:
-        """Train what is due, and what becomes due by that, until nothing is, or a stop is requested."""
-        while not self._stopped.is_set():
-            await self.turn()
-            running = [learner for learner in self._learners.values() if learner.trainings.is_running]
-            if not running:
-                return
-            for learner in running:
-                done = asyncio.create_task(learner.trainings.wait())
-                await wait_for_either(self._stopped, done)
-                done.cancel()
-                await asyncio.gather(done, return_exceptions=True)
+        """Start the trainings that are due and return once they have ended, or a stop is requested.
+
+        What becomes due by them waits for the next start: a training that fails again and again must not keep a run
+        from its end.
+        """
+        await self.turn()
+        ended = asyncio.gather(*(learner.trainings.wait() for learner in self._learners.values()))
+        await wait_for_either(self._stopped, ended)
+        ended.cancel()
+        await asyncio.gather(ended, return_exceptions=True)
 
     def _write_status(self) -> None:
         if self._status is None:

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 
 from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus
 from streamad.pictures.content import Course, NormalCourse
-from streamad.pictures.html import Html, element
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import to_us
-from streamad.web import charts
-from streamad.web.pages.layout import count, rows_table, stream_link, when
-from streamad.web.pages.span import duration
+from streamad.web.charts import curves
+from streamad.web.rendering import duration, rendered
 from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24
 _MOST_OPEN = 40
-_WORKERS = ("worker", "state", "started (UTC)", "reads", "waiting", "records", "verdicts", "latency p99", "owed")
 
 
-def section(workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int, *, is_kept: bool) -> list[Html]:
-    """Return the section Running of the page Now, if the plant keeps a status. ``number``: of the workers' state."""
-    mark = element("div", data_status=str(number), data_every="5000")
-    if not is_kept:
-        return []
-    parts = [mark, element("h2", "Running")]
-    if not workers:
-        return [*parts, element("p", "No worker has written a status yet (sinks.status).")]
-    if not any(each.is_live for each in workers):
-        parts.append(element("p", "No worker runs. Those heard last:"))
-    parts.append(rows_table("Workers", _WORKERS, [_row(each) for each in workers]))
-    if still_open:
-        n_open = sum(each.status.n_open for each in workers if each.is_live)
-        parts.append(_open(still_open[:_MOST_OPEN], n_open))
-    return parts
+def section(workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
+    """Return the section Running of the page Now. ``number``: of the workers' state."""
+    n_open = sum(each.status.n_open for each in workers if each.is_live)
+    return rendered("workers.html", workers=workers, still_open=still_open[:_MOST_OPEN], n_open=n_open, number=number)
 
 
 def silence(workers: Sequence[Worker]) -> list[tuple[str, str]]:
@@ -45,53 +30,12 @@ def silence(workers: Sequence[Worker]) -> list[tuple[str, str]]:
     lines = []
     for each in workers:
         if each.is_silent:
-            lines.append(
-                (
-                    f"{each.status.instance} is silent",
-                    f"its last status is {duration(each.silent_s)} old: it was killed, or its machine or the way to it "
-                    "is down. Look at its log, and start it again: it goes on where it stopped.",
-                )
+            why = (
+                f"its last status is {duration(each.silent_s)} old: it was killed, or its machine or the way to it "
+                "is down. Look at its log, and start it again: it goes on where it stopped."
             )
+            lines.append((f"{each.status.instance} is silent", why))
     return lines[:5]
-
-
-def _row(worker: Worker) -> tuple[str, ...]:
-    status = worker.status
-    if status.stopped:
-        state = element("span", "○ ended", class_="decision")
-    elif worker.is_silent:
-        state = element("span", f"▲ silent for {duration(worker.silent_s)}", class_="decision anomalous")
-    else:
-        state = element("span", "● running", class_="decision")
-    latency = "" if status.latency_p99_ms is None else f"{status.latency_p99_ms:.3g} ms"
-    owed = [(status.waiting_verdicts, "verdict"), (status.waiting_attributions, "attribution")]
-    return (
-        status.instance,
-        state,
-        when(to_us(status.started_at)),
-        count(status.partitions, "partition"),
-        "" if status.lag is None else count(status.lag, "record"),
-        f"{status.records:,}",
-        f"{sum(status.verdicts.values()):,}, {count(status.alerts, 'alert')}",
-        latency,
-        ", ".join(count(n, name) for n, name in owed if n) or "nothing",
-    )
-
-
-def _open(found: Sequence[OpenSequence], n_open: int) -> Html:
-    rows = [
-        (running_link(one), stream_link(one.stream), when(to_us(one.start_time)), f"{one.n_samples:,}") for one in found
-    ]
-    heads = ("sequence", "stream", "began (UTC)", "samples so far")
-    listed = rows_table("Open sequences, the newest first", heads, rows)
-    more = f", {len(rows)} of them listed" if n_open > len(rows) else ""
-    summary = element("summary", f"{count(n_open, 'open sequence')}{more}")
-    return element("details", summary, listed, data_fold="open")
-
-
-def running_link(one: OpenSequence) -> Html:
-    """Return a link to the readings so far of an open sequence."""
-    return element("a", one.sequence, href=f"/running?name={quote(one.stream, safe='')}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,54 +81,47 @@ def clock_of(message: Running, window: WindowSettings, usual: tuple[float, float
     return step_s * squeezed, "Sequences are longer than the window: the band has the usual length of this stream."
 
 
+@dataclass(frozen=True, slots=True)
+class _Channel:
+    """What the page shows of a channel: its readings as a picture, and as rows of a table."""
+
+    name: str
+    unit: str
+    picture: Markup
+    readings: list[tuple[str, str]]
+
+
 def running(
     stream: str, found: tuple[Running, WorkerStatus] | None, values: np.ndarray | None, usual: Usual | str, number: int,
     *, is_written: bool,
-) -> list[Html]:  # fmt: skip
+) -> Markup:  # fmt: skip
     """Return the content. ``values`` float32 [C, m] of ``found``; ``usual`` is the band, or why there is none."""
-    parts = [
-        element("div", data_status=str(number), data_every="1000"),
-        element("p", stream_link(stream), class_="path"),
-        element("h1", f"{stream}: running"),
-    ]
     if found is None or values is None:
-        why = "No worker tells of an open sequence of this stream. The page fills by itself when one begins."
-        if not is_written:
-            why = (
-                "The readings of open sequences are not written: set display.open: true and sinks.status, and restart "
-                "the workers."
-            )
-        return [*parts, element("p", why, class_="missing")]
+        return rendered("running.html", stream=stream, number=number, open=None, is_written=is_written)
     message, status = found
-    so_far = f"{message.sequence}: {count(message.n_samples, 'sample')} so far, began "
-    parts.append(element("p", so_far, when(to_us(message.start_time)), f", worker {status.instance}."))
-    parts.append(element("p", "Nothing is judged before its end."))
+    return rendered(
+        "running.html",
+        stream=stream,
+        number=number,
+        open=message,
+        worker=status.instance,
+        channels=_channels(message, values, usual),
+        n_more=len(message.channels) - MOST_CHANNELS,
+        band_missing=usual if isinstance(usual, str) else None,
+        band_note="" if isinstance(usual, str) else usual.note,
+        n_drawn=len(message.seconds),
+    )
+
+
+def _channels(message: Running, values: np.ndarray, usual: Usual | str) -> list[_Channel]:
     at = np.array(message.seconds, np.float64)
-    for number_, (name, unit) in enumerate(
+    channels = []
+    for number, (name, unit) in enumerate(
         zip(message.channels[:MOST_CHANNELS], message.units[:MOST_CHANNELS], strict=False)
     ):
-        course = values[number_].astype(np.float64)
-        band = (usual.at, usual.courses[number_]) if isinstance(usual, Usual) else None
-        head = element("h3", f"{name} ", element("small", unit))
-        readings = _readings(name, unit, at, course)
-        table = element("details", element("summary", "Show as table"), readings, data_fold=f"table {name}")
-        picture = charts.unfinished(f"{name} {unit}".strip(), at, course, band)
-        parts.append(element("figure", head, picture, table, class_="channel"))
-    n_more = len(message.channels) - MOST_CHANNELS
-    if n_more > 0:
-        parts.append(element("p", f"{count(n_more, 'more channel')} not drawn.", class_="soft"))
-    if isinstance(usual, Usual):
-        said = (
-            "Dark line: the readings so far. Band: 5 to 95 % of the normal training sequences at the same time since "
-        )
-        parts.append(element("p", f"{said}their start, pale: their extremes. {usual.note}".strip(), class_="soft"))
-    else:
-        parts.append(element("p", f"No normal band: {usual}", class_="missing"))
-    if message.n_samples > len(at):
-        parts.append(element("p", f"{len(at)} of {message.n_samples} samples are drawn.", class_="soft"))
-    return parts
-
-
-def _readings(name: str, unit: str, at: Course, course: Course) -> Html:
-    rows = [(f"{x:.4g}", f"{y:.4g}") for x, y in zip(at, course, strict=True) if np.isfinite(y)]
-    return rows_table(f"{name} so far", ("s since the start", unit or "value"), rows, "narrow")
+        course = values[number].astype(np.float64)
+        band = None if isinstance(usual, str) else (usual.at, usual.courses[number])
+        picture = curves.unfinished(f"{name} {unit}".strip(), at, course, band)
+        rows = [(f"{x:.4g}", f"{y:.4g}") for x, y in zip(at, course, strict=True) if np.isfinite(y)]
+        channels.append(_Channel(name, unit, picture, rows))
+    return channels

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from streamad.web.rendering import duration
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 SKEW_US: Final = 5 * 60_000_000
 """By so much a clock may be ahead of the page's own without a remark."""
 _FAR = 100
-_STEPS = ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h"), (730 * 86_400, 86_400, "days"))
 
 
 class Span(NamedTuple):
@@ -58,11 +58,3 @@ def remarked_event(one: SeenEvent, now_us: int) -> SeenEvent:
     """Return the event with the remark beside its text, if it was made after ``now_us``."""
     remark = ahead(one.created_us, now_us)
     return one if remark is None else replace(one, message=f"{one.message} ({remark})")
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people: 40 s, 12 min, 3 h, 2 days, 73 years."""
-    for limit, size, unit in _STEPS:
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / (365.25 * 86_400):.0f} years"

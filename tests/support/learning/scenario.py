@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,12 @@ LIMIT_S = 180.0
 class Scenario:
     """A plant in ``folder``; ``process`` is its ``learning.process``."""
 
-    def __init__(self, folder: Path, process: str) -> None:
+    def __init__(self, folder: Path, process: str, learning: Mapping[str, Any] = LEARNING) -> None:
         self.folder = folder
-        self.plant = LearningPlant(folder, learning={**LEARNING, "process": process})
+        self.plant = LearningPlant(folder, learning={**learning, "process": process})
         self._process = process
-        self._n = self._n_commands = 0
-        self._forks = ForkServer()
+        self.n = self._n_commands = 0
+        self.forks = ForkServer()
         (folder / "recordings").mkdir(parents=True)
         content = {
             "channels": [{"name": name} for name in CHANNELS],
@@ -65,7 +66,7 @@ class Scenario:
             "window": {"length": L, "min_samples": 1},
             "model": {"detector": "mean", "device": "cpu", "references": []},
             "alerts": {"false_alarm_rate": 0.05},
-            "learning": {**LEARNING, "process": process},
+            "learning": {**learning, "process": process},
             "sinks": {role: f"out/{role}.jsonl" for role in ROLES},
             "run": {"commit_interval": "1ms", "batch_windows": 4, "batch_wait": "1ms"},
         }
@@ -75,14 +76,14 @@ class Scenario:
         """Run a command to its end; it must succeed."""
         self._n_commands += 1
         log = self.folder / f"command-{self._n_commands}.log"
-        worker = self._forks.start("command", arguments, self.folder, log)
+        worker = self.forks.start("command", arguments, self.folder, log)
         assert worker.process.wait(LIMIT_S) == 0, worker.said()[-3000:]
 
     def decisions(self) -> list[dict[str, Any]]:
         """Live all lives; return what was decided by the end of each."""
         found = []
         for number, (n, levels) in enumerate(LIVES):
-            self._record(n, levels)
+            self.record(n, levels)
             self.streamad("run", "--quiet")
             if self._process == "elsewhere":
                 self.streamad("learn", "--present")
@@ -90,29 +91,31 @@ class Scenario:
             if number == _MARKS_AFTER:
                 self._mark()
             if number == _RELEARN_AFTER:
-                since = from_us(START_US + 60_000_000 * (self._n - 140)).isoformat()
+                since = from_us(START_US + 60_000_000 * (self.n - 140)).isoformat()
                 self.streamad("models", "relearn", "--since", since)
         return found
 
-    def _record(self, n: int, levels: dict[int, float]) -> None:
-        numbers = range(self._n, self._n + n)
-        self._n += n
+    def record(self, n: int, levels: dict[int, float]) -> None:
+        """Let the next life find ``n`` more sequences, some at other ``levels``."""
+        numbers = range(self.n, self.n + n)
+        self.n += n
         lines = [self.plant.message(each, level=levels.get(each - numbers[0], 0.0)) for each in numbers]
         (self.folder / "recordings" / f"{numbers[0]:06d}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
 
     def _mark(self) -> None:
         """Call the first alert a false alarm, confirm the second, and take a third one's mark back."""
-        alerts = [each["alert_id"] for each in self._said("alerts") if each["type"] == "alert"]
+        alerts = [each["alert_id"] for each in self.said("alerts") if each["type"] == "alert"]
         for alert_id, mark in zip(alerts, ["--false-alarm", "--confirmed", "--veto"], strict=False):
             self.streamad("feedback", "--alert", alert_id, mark)
         self.streamad("feedback", "--alert", alerts[2], "--withdraw")
 
-    def _said(self, role: str) -> list[dict[str, Any]]:
+    def said(self, role: str) -> list[dict[str, Any]]:
+        """Return the messages of a role."""
         return [json.loads(line) for line in (self.folder / f"out/{role}.jsonl").read_text().splitlines()]
 
     def _decided(self) -> dict[str, Any]:
         registry = self.plant.registry
-        verdicts = [(each["sequence"], each["decision"]) for each in self._said("verdicts")]
+        verdicts = [(each["sequence"], each["decision"]) for each in self.said("verdicts")]
         stored = {share: sorted(self.plant.stored(share)) for share in SHARES}
         return {
             "in_service": registry.current(NAME),

@@ -15,8 +15,9 @@ from streamad.plant import Plant
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 from streamad.web.access import Access, Level, Person, known_hosts
-from streamad.web.app import Changes, Site, application
+from streamad.web.app import Site, application
 from streamad.web.content import Content
+from streamad.web.http.changes import Changes
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 

@@ -74,14 +74,6 @@ async def test_verdicts_commit_in_the_order_in_which_sequences_ended_whoever_is_
     assert [verdict.decision for verdict in run.verdicts] == ["normal", "unscorable", "normal"]
 
 
-async def test_late_samples_are_only_counted_if_so_configured() -> None:
-    messages = [line("a", "1", range(3), end=True), line("a", "1", [3.0, 4.0])]
-    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings_of(sequences={"late": "drop"}))
-    assert run.messages("late") == []
-    assert run.pipeline.counters.late_samples == 2
-    assert_counts_add_up(run)
-
-
 async def test_an_empty_source_and_an_empty_partition_end_well() -> None:
     assert (await run_pipeline(ListSource([]))).judged == []
     run = await run_pipeline(ListSource.of({"p": []}))

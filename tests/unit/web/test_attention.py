@@ -12,7 +12,8 @@ import pytest
 
 from streamad.messages import Event
 from streamad.types import to_us
-from streamad.web.pages.span import duration, span_of
+from streamad.web.pages.span import span_of
+from streamad.web.rendering import duration
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import PageUnderTest
 

@@ -205,7 +205,7 @@ def test_a_bad_window_costs_the_curve_of_its_sequence_only(value: Any, tmp_path:
     client = page.browser()
     answer = client.get(f"/s/{ID}")
     assert answer.status_code == 200
-    assert "No curve: what the page&#x27;s view holds of the window of this sequence is damaged." in answer.text
+    assert "No curve: what the page&#39;s view holds of the window of this sequence is damaged." in answer.text
     assert 'class="course"' not in answer.text
     assert "Largest terms of the score" in answer.text
     assert client.get(f"/s/{ID}.csv").status_code == 404
@@ -220,7 +220,7 @@ def test_bad_reasons_cost_the_reasons_of_their_sequence_only(value: str, tmp_pat
     client = page.browser()
     answer = client.get(f"/s/{ID}")
     assert answer.status_code == 200
-    assert "There are no reasons: what the page&#x27;s view holds of the attribution" in answer.text
+    assert "There are no reasons: what the page&#39;s view holds of the attribution" in answer.text
     assert 'class="course"' in answer.text
     for path in ("/", "/streams", "/stream?name=reactor-1"):
         assert client.get(path).status_code == 200

@@ -19,7 +19,7 @@ from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import from_us, to_us
-from streamad.web.app import Changes
+from streamad.web.http.changes import Changes
 from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import atexit
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import msgspec
 
@@ -13,172 +18,130 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.parquet_pages import PageHeaderError, unpacked_bytes
-from streamad_connectors.files.formats.reading import (
-    MAX_BATCH_RECORDS,
-    ReadRecord,
-    read_error,
-    shrunk_error,
-    too_large_error,
-)
+from streamad_connectors.files.formats.parquet_process import LENGTH, Answer
+from streamad_connectors.files.formats.reading import ReadRecord, read_error, shrunk_error, too_large_error
 
-_TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
-# What pyarrow raises besides its own errors, for example for a column's name that is no UTF-8.
-_DAMAGED = (ValueError, KeyError, IndexError, OverflowError)
-_PANDAS_INDEX = "__index_level_"
+_MODULE = "streamad_connectors.files.formats.parquet_process"
+_DECODER = msgspec.msgpack.Decoder(Answer)
+_BASE_BYTES = 1 << 28
+"""What the process that reads may take besides ``max_decompressed_bytes``: Python, pyarrow, and the rows at hand."""
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Other allocators reserve more than they need, and each thread takes room for its stack."""
 
 
 def read_parquet(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the rows from number ``offset`` on; row groups before it are not read.
 
     Timestamps become RFC 3339 text (without a zone: UTC, or local ones for the decoder), durations seconds, decimals
-    numbers, booleans 0 and 1.
+    numbers, booleans 0 and 1. Another process reads them, so that no file can fill this one's memory or end it.
     """
-    pyarrow, parquet = _pyarrow()
-    encoder = msgspec.msgpack.Encoder()
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SourceError("reading Parquet needs pyarrow: pip install pyarrow")
+    path.open("rb").close()  # raises what keeps it from being opened
+    limit = options.max_decompressed_bytes
+    process = _waiting(limit) or _Process(limit)
     try:
-        with path.open("rb") as handle, parquet.ParquetFile(handle) as file:
-            total = file.metadata.num_rows
-            if offset > total:
-                raise shrunk_error(path, offset, total, "rows")
-            groups, number = _groups_from(file.metadata, offset)
-            _check_groups(path, handle, file, groups, options.max_decompressed_bytes)
-            packed = _packed_texts(file.metadata)
-        with path.open("rb") as handle, parquet.ParquetFile(handle, read_dictionary=packed) as file:
-            for batch in file.iter_batches(batch_size=MAX_BATCH_RECORDS, row_groups=groups):
-                for row in _rows(pyarrow, batch, "" if context.local_times else "UTC"):
-                    if number >= offset:
-                        yield Record(number, encoder.encode(row)), number + 1
-                    number += 1
-    except MemoryError as error:  # pyarrow's is an ArrowException, too
-        raise read_error(path, error) from error
-    except (pyarrow.ArrowException, *_DAMAGED) as error:
-        detail = " ".join(str(error).split())
-        raise SourceError(f"{path}: cannot be read as Parquet ({detail}); write it anew") from error
+        process.ask(path, offset, "" if context.local_times else "UTC")
+        number = offset
+        for row in process.rows(path, offset):
+            yield Record(number, row), number + 1
+            number += 1
+    except BaseException:
+        process.close()
+        raise
+    if _idle:
+        process.close()
+    else:
+        _idle.append(process)
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def _waiting(limit: int) -> _Process | None:
+    """Return a process with this limit that waits for a file, and end one that cannot be used."""
     try:
-        import pyarrow  # noqa: PLC0415 - an extra, needed for Parquet alone
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise SourceError("reading Parquet needs pyarrow: pip install pyarrow") from error
-    return pyarrow, pyarrow.parquet
+        process = _idle.pop()
+    except IndexError:
+        return None
+    if process.limit == limit and process.is_running:
+        return process
+    process.close()
+    return None
 
 
-def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
-    """Return the row groups that hold rows from ``offset`` on, and the number of the first group's first row."""
-    first = 0
-    for group in range(metadata.num_row_groups):
-        n_rows = metadata.row_group(group).num_rows
-        if first + n_rows > offset:
-            return list(range(group, metadata.num_row_groups)), first
-        first += n_rows
-    return [], first
+class _Process:
+    """A process that reads one file after another."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        command = [sys.executable, "-P", "-m", _MODULE, str(_BASE_BYTES + limit)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_ENVIRONMENT},
+            start_new_session=True,  # Ctrl-C is for this process
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, path: Path, offset: int, zone: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([str(path), offset, self.limit, zone]).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def rows(self, path: Path, offset: int) -> Iterator[bytes]:
+        """Yield the rows, each as msgpack. Raises SourceError."""
+        assert self._process.stdout is not None
+        while True:
+            header = self._process.stdout.read(LENGTH.size)
+            content = self._process.stdout.read(*LENGTH.unpack(header)) if len(header) == LENGTH.size else b""
+            try:
+                kind, found = _DECODER.decode(content)
+            except msgspec.DecodeError:
+                raise self._ended(path) from None
+            if kind == "done":
+                return
+            if isinstance(found, str):
+                raise _failure(path, kind, found, offset, self.limit)
+            yield from found
+
+    def _ended(self, path: Path) -> SourceError:
+        """Return the error that the process ended before its answer."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()  # if it has answered nonsense, it ends now
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return read_error(path, MemoryError())
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return _damaged(path, f"the process that read it {how}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        with self._process:  # closes the pipes and waits
+            pass
 
 
-def _check_groups(path: Path, handle: BinaryIO, file: Any, groups: list[int], limit: int) -> None:
-    """Raise SourceError if a row group takes more than ``limit`` bytes, two columns have one name, or a name a NUL.
-
-    The footer's size is a claim; what is unpacked is what the headers of the pages say.
-    """
-    names = Counter(file.schema_arrow.names)
-    twice = next((name for name, count in names.items() if count > 1), None)
-    if twice is not None:
-        raise SourceError(f"{path}: column {twice!r} appears twice; rename one")
-    if (cut := next((name for name in names if "\0" in name), None)) is not None:
-        raise SourceError(f"{path}: the name of column {cut!r} holds a NUL character, where pyarrow ends it; rename it")
-    for number in groups:
-        group = file.metadata.row_group(number)
-        total = 0
-        for i in range(group.num_columns if group.total_byte_size <= limit else 0):
-            has_lists = file.metadata.schema.column(i).max_repetition_level > 0
-            total += _unpacked(path, handle, group.column(i), limit - total, has_lists)
-            if total > limit:
-                break
-        if max(total, group.total_byte_size) > limit:
-            raise too_large_error(path, f"row group {number}", limit)
+def _failure(path: Path, kind: str, text: str, offset: int, limit: int) -> SourceError:
+    if kind == "too large":
+        return too_large_error(path, text, limit)
+    if kind == "shrunk":
+        return shrunk_error(path, offset, int(text), "rows")
+    return SourceError(f"{path}: {text}") if kind == "refused" else _damaged(path, text)
 
 
-def _unpacked(path: Path, handle: BinaryIO, column: Any, at_most: int, has_lists: bool) -> int:
-    try:
-        return unpacked_bytes(handle, column, at_most, has_lists=has_lists)
-    except PageHeaderError as error:
-        raise SourceError(f"{path}: cannot be read as Parquet ({error}); write it anew") from error
+def _damaged(path: Path, detail: str) -> SourceError:
+    return SourceError(f"{path}: cannot be read as Parquet ({detail}); write it anew")
 
 
-def _packed_texts(metadata: Any) -> list[str]:
-    """Return the columns of text that stand as numbers of texts in the file.
-
-    They are read as that: some KB may stand for GB of one long text that comes again and again.
-    """
-    if not metadata.num_row_groups:
-        return []
-    columns = [metadata.row_group(0).column(i) for i in range(metadata.num_columns)]
-    return [
-        column.path_in_schema
-        for i, column in enumerate(columns)
-        if column.has_dictionary_page and "." not in column.path_in_schema and _is_text(metadata.schema.column(i))
-    ]
+_idle: list[_Process] = []
+"""A process that has read its file waits for the next one: starting another takes longer than reading a small file."""
 
 
-def _is_text(column: Any) -> bool:
-    return column.physical_type == "BYTE_ARRAY" and column.logical_type.type in ("STRING", "NONE")
-
-
-def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
-    kept = [(i, name) for i, name in enumerate(batch.schema.names) if not name.startswith(_PANDAS_INDEX)]
-    names = [name for _, name in kept]
-    columns = [_plain(pyarrow, batch.column(i), zone) for i, _ in kept]
-    for cells in zip(*columns, strict=True):
-        yield dict(zip(names, cells, strict=True))
-
-
-def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:
-    """Return the cells of ``column`` as numbers, text, lists of them, or None; times without a zone are of ``zone``.
-
-    A text that is no UTF-8 becomes bytes, a time that no calendar of Python has a text that is no time: the decoder
-    refuses both.
-    """
-    if pyarrow.types.is_dictionary(column.type):
-        values = _plain(pyarrow, column.dictionary, zone)
-        return [None if index is None else values[index] for index in column.indices.to_pylist()]
-    try:
-        return _converted(pyarrow, column, zone)
-    except (UnicodeDecodeError, OverflowError, ValueError):  # pyarrow.ArrowInvalid is a ValueError
-        if len(column) == 1:
-            return [_unreadable(column)]
-        return [_plain(pyarrow, column.slice(i, 1), zone)[0] for i in range(len(column))]
-
-
-def _unreadable(column: Any) -> object:
-    cell = column[0]
-    if hasattr(cell, "as_buffer"):
-        return cell.as_buffer().to_pybytes()
-    value = getattr(cell, "value", None)
-    return f"{column.type} out of range" if value is None else f"{value} as {column.type}"
-
-
-def _converted(pyarrow: Any, column: Any, zone: str) -> list[Any]:
-    """Return the cells as ``_plain``. Raises UnicodeDecodeError, OverflowError, ValueError."""
-    kind = column.type
-    types = pyarrow.types
-    if types.is_timestamp(kind):
-        # Nanoseconds are cut, which a safe cast refuses; coarser times must not wrap around.
-        is_finer = kind.unit == "ns"
-        times = column.cast(pyarrow.timestamp("us", tz=kind.tz or zone or None), safe=not is_finer)
-        return [None if time is None else time.isoformat() for time in times.to_pylist()]
-    if types.is_duration(kind):
-        ticks = column.cast(pyarrow.int64()).to_pylist()
-        return [None if count is None else _seconds(count, kind.unit) for count in ticks]
-    if types.is_decimal(kind):
-        column = column.cast(pyarrow.float64())
-    elif types.is_boolean(kind):
-        column = column.cast(pyarrow.int8())
-    plain: list[Any] = column.to_pylist()
-    return plain
-
-
-def _seconds(count: int, unit: str) -> float:
-    """Return a duration in seconds, cut to microseconds."""
-    return count // 1_000 / 1_000_000 if unit == "ns" else count / _TICKS_PER_S[unit]
+@atexit.register
+def _end() -> None:
+    while _idle:
+        _idle.pop().close()

@@ -1,5 +1,6 @@
-"""Quantiles in dyadic intervals of a window, of its changes and of its spectrum: its course at several resolutions.
+"""A window's course at 64 places: the readings themselves, and quantiles in dyadic intervals at several resolutions.
 
+Quantiles are those of the readings, of their changes and of their spectrum.
 After QUANT (Dempster, Schmidt and Webb, DMKD 2024, arXiv:2308.00928). Legend: B windows, C channels, L window length,
 G grid points, R spectrum, S intervals, P points of an interval, D features.
 """
@@ -89,3 +90,21 @@ class Quantiles(nn.Module):
         if self.n_quantiles == 2:  # the smallest and the largest
             return torch.stack([parts_BCSP.amin(dim=3), parts_BCSP.amax(dim=3)], dim=3).reshape(n, -1)
         return torch.sort(parts_BCSP, dim=3)[0][:, :, :, self.places_Q].reshape(n, -1)
+
+
+class Readings(nn.Module):
+    """Maps windows [B, C, L] with lengths [B] to their readings [B, C G] from the first to the last sample.
+
+    The space of plants whose sequences are aligned in time.
+    """
+
+    def __init__(self, n_channels: int) -> None:
+        super().__init__()
+        self.n_features = n_channels * GRID
+        self.register_buffer("places_G", torch.linspace(0.0, 1.0, GRID))
+
+    places_G: Tensor  # noqa: N815 - a shape suffix
+
+    def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the readings [B, C G]."""
+        return read_at(x_BCL, lengths_B, self.places_G).flatten(1)

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from streamad_models.ensemble.features.hydra import fit_hydra
-from streamad_models.ensemble.features.intervals import Intervals
+from streamad_models.ensemble.features.intervals import Intervals, Readings
 from streamad_models.ensemble.features.minirocket import fit_minirocket
 from streamad_models.ensemble.features.moments import Moments
-from streamad_models.ensemble.features.readings import Readings
 from streamad_models.ensemble.options import EnsembleOptions
 
 SPACES = ("minirocket", "hydra", "intervals", "readings", "moments")

@@ -42,6 +42,7 @@ def test_nothing_run_is_an_empty_cell_beside_the_printed_number() -> None:
         "paper": 94.5,
         "paper_std": 0.8,
         "difference": None,
+        "seconds": None,
         "incomplete": [],
     }
 

@@ -9,13 +9,13 @@ from itertools import groupby
 from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 
-from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.types import from_us
-from streamad.web.charts import LEFT, RIGHT, WIDTH, pinned, svg
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, link, pinned, svg, title, triangle, words
 from streamad.web.pages.events import EventMark
-from streamad.web.pages.layout import JUDGED, count
+from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import SeenSequence
 
 JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}
@@ -68,23 +68,23 @@ class _Scale:
 
 def course_of_scores(
     rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float], events: Sequence[EventMark] = ()
-) -> Html:
+) -> Markup | None:
     """Return the scores of sequences in their order, on a logarithmic axis, with each version's threshold.
 
     Versions are strips of the background, ``events`` vertical lines; below are the times at which sequences ended.
     Sequences are evenly far apart, whatever the pauses between them. An event stands before the first sequence that was
-    judged after it.
+    judged after it. None if no sequence has a score.
     """
     scored = [one for one in rows if one.score is not None and 0 < one.score < math.inf]
     if not scored:
-        return element("p", "None of them has a score.")
+        return None
     known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
     scale = _Scale(scored, known)
     parts, names = _strips(scored, scale), []
     for tick in scale.ticks():
         at = scale.y(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        names.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        names.append(words(f"{tick:g}", LEFT - 6, at + 4, "end"))
     parts += _event_lines(scored, scale, events)
     for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
         if 0 < limit < math.inf:
@@ -106,12 +106,10 @@ def _strips(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
         first, number = number, number + len(list(group))
         left, width = scale.left(first), (number - first) * scale.step
         name = " ".join(filter(None, key if len(models) > 1 else key[1:])) or "no model"
-        fits = max(1, int(width / _LETTER))
-        shown = name if len(name) <= fits else f"{name[: fits - 1]}…"
         box = f'x="{left:.1f}" y="4" width="{width:.1f}" height="{_HEIGHT - _BOTTOM - 4}"'
-        title = element("title", f"model {' '.join(filter(None, key))}" if any(key) else "no model")
-        words = element("text", shown, class_="tick", x=f"{left + 3:.1f}", y="16")
-        parts.append(f'<g><rect class="strip strip{strip % 2}" {box}/>{words}{title}</g>')
+        said = title(f"model {' '.join(filter(None, key))}" if any(key) else "no model")
+        shown = words(cut(name, max(1, int(width / _LETTER))), left + 3, 16, "start")
+        parts.append(f'<g><rect class="strip strip{strip % 2}" {box}/>{shown}{said}</g>')
     return parts
 
 
@@ -127,19 +125,17 @@ def _event_lines(scored: Sequence[SeenSequence], scale: _Scale, events: Sequence
     free = 0.0
     for n_before, found in sorted(places.items()):
         x = scale.left(n_before)
-        words = ", ".join(dict.fromkeys(one.word for one in found))
-        title = element("title", "; ".join(f"{one.word}: {one.said}" for one in found))
+        kinds = ", ".join(dict.fromkeys(one.word for one in found))
+        said = title("; ".join(f"{one.word}: {one.said}" for one in found))
         line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="22" y2="{_HEIGHT - _BOTTOM}"/>'
-        width = len(words) * _LETTER
+        width = len(kinds) * _LETTER
         is_left = x + width > WIDTH - RIGHT
         begin = x - width - 3 if is_left else x + 3
         text = ""
         if begin >= free:
             free = begin + width + 6
-            anchor = "end" if is_left else "start"
-            text = str(element("text", words, class_="tick", x=f"{x - 3 if is_left else x + 3:.1f}", y="31",
-                               text_anchor=anchor))  # fmt: skip
-        parts.append(f'<g class="eventmark">{line}{text}{title}</g>')
+            text = words(kinds, x - 3, 31, "end") if is_left else words(kinds, x + 3, 31, "start")
+        parts.append(f'<g class="eventmark">{line}{text}{said}</g>')
     return parts
 
 
@@ -149,15 +145,11 @@ def _dot(one: SeenSequence, x: float, y: float) -> str:
     said = f"{one.sequence}: score {one.score:.4g}"
     if judged is not None:
         said += f", {JUDGED[one.judgement or '']}" + (f" by {one.judged_by}" if one.judged_by else "")
-    shape = (
-        f'<path class="odd" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
-        if one.is_alert
-        else f'<circle class="plain" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-    )
+    shape = triangle(x, y) if one.is_alert else f'<circle class="plain" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     if judged is not None:
         line = f'<line class="judged" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{y - 8:.1f}"/>'
-        shape += f'{line}<text class="tick" x="{x:.1f}" y="{_TOP - 6}" text-anchor="middle">{judged}</text>'
-    return f'<a href="/s/{quote(one.id)}">{element("title", said)}{shape}</a>'
+        shape += line + words(judged, x, _TOP - 6)
+    return link(f"/s/{quote(one.id)}", said, shape)
 
 
 def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
@@ -174,12 +166,11 @@ def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
         anchor = "end" if x > WIDTH - 36 else "middle"
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 37}"/>')
         for row, line in enumerate(lines):
-            y = _HEIGHT - 24 + 15 * row
-            parts.append(f'<text class="tick time" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{line}</text>')
+            parts.append(words(line, x, _HEIGHT - 24 + 15 * row, anchor, "tick time"))
     return parts
 
 
-def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Html:
+def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Markup:
     """Return mean and spread of one channel in sequences, in their order; alerts are marked."""
     height = 96
     drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
@@ -195,7 +186,7 @@ def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, flo
     ticks = round_ticks(low, high, 3)
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        names.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+        names.append(words(label, LEFT - 6, y(tick) + 4, "end"))
     step = (WIDTH - LEFT - RIGHT) / len(drawn)
     at = [LEFT + (number + 0.5) * step for number in range(len(drawn))]
     spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
@@ -203,9 +194,7 @@ def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, flo
     parts += [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
     for x, (one, _, mean, _) in zip(at, drawn, strict=True):
         if one.is_alert:
-            title = element("title", f"{one.sequence}: mean {mean:.4g}")
-            shape = f'<path class="odd" d="M{x:.1f},{y(mean) - 6:.1f} l-5,9 h10 z"/>'
-            parts.append(f'<a href="/s/{quote(one.id)}">{title}{shape}</a>')
+            parts.append(link(f"/s/{quote(one.id)}", f"{one.sequence}: mean {mean:.4g}", triangle(x, y(mean))))
     parts.append(pinned(names, LEFT, height))
     said = f"{name} {unit}".strip()
     return svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")

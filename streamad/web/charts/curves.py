@@ -1,7 +1,4 @@
-"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores.
-
-Everything is text made on the server; colours come from the style sheet, so that light and dark need one picture.
-"""
+"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores."""
 
 from __future__ import annotations
 
@@ -9,19 +6,17 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores
 from streamad.pictures.facts import MARKS, departure
-from streamad.pictures.html import Html, element
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, pinned, rect, svg, words
 
-WIDTH, _HEIGHT = 760, 170
-"""Of every picture, in units of its own."""
-LEFT, RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26
-"""Free of curves, for the labels of the axes."""
+_HEIGHT, _TOP, _BOTTOM = 170, 8, 26
 _MOST_POINTS = 600
 _COLD, _GREY, _WARM = (43, 108, 176), (225, 225, 225), (200, 80, 20)
 _SATURATED = 4.0  # half widths of the band
@@ -48,7 +43,7 @@ class _Frame:
         return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, course, strict=True) if math.isfinite(y))
 
 
-def panel(picture: Picture, one: Panel) -> Html:
+def panel(picture: Picture, one: Panel) -> Markup:
     """Return one channel over its normal band, its segments shaded and named."""
     stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
     at = picture.at[::stride]
@@ -62,7 +57,7 @@ def panel(picture: Picture, one: Panel) -> Html:
     parts: list[str] = []
     for segment in one.segments:
         left, right = (frame.x(min(share * picture.extent, frame.right)) for share in (segment.start, segment.end))
-        parts.append(_rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
+        parts.append(rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
     if normal is not None:
         lowest, low_, middle, high_, highest = normal
         parts.append(_polygon(frame, at, lowest, highest, "hull"))
@@ -73,10 +68,8 @@ def panel(picture: Picture, one: Panel) -> Html:
         parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(courses[0][0])):.1f}" r="3"/>')
     for segment in one.segments:
         middle_x = frame.x((segment.start + segment.end) / 2 * picture.extent)
-        parts.append(
-            f'<text class="mark" x="{min(max(middle_x, LEFT + 8), WIDTH - 12):.1f}" y="{_TOP + 12}" '
-            f'text-anchor="middle">{MARKS[segment.direction]}</text>'
-        )
+        at_x = min(max(middle_x, LEFT + 8), WIDTH - 12)
+        parts.append(words(MARKS[segment.direction], at_x, _TOP + 12, css="mark"))
     parts += _axes(frame, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     said = "; ".join(f"{departure(segment)} from {segment.start:.0%} to {segment.end:.0%}" for segment in one.segments)
     label = f"{one.name} {one.unit}".strip() + (f": {said}" if said else ": within what is usual")
@@ -89,7 +82,7 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
     for tick, label in zip(ticks, labels_of(ticks), strict=True):
         y = frame.y(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        names.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+        names.append(words(label, LEFT - 6, y + 4, "end"))
     parts += _time_axis(LEFT, frame.right, _HEIGHT - _BOTTOM, is_timed=is_timed, is_aligned=is_aligned)
     return [*parts, pinned(names, LEFT, _HEIGHT - _BOTTOM)]
 
@@ -105,16 +98,11 @@ def _time_axis(left: float, right: float, y: float, *, is_timed: bool, is_aligne
         anchor = "end" if x > WIDTH - 40 else "middle"
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}"/>')
         last = f" {sign}" if tick == ticks[-1] else ""
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 18}" text-anchor="{anchor}">{label}{last}</text>')
+        parts.append(words(f"{label}{last}", x, y + 18, anchor))
     return parts
 
 
-def pinned(names: Iterable[str], width: float, height: float) -> str:
-    """Return the names at the left edge of a picture as a group that stays in sight while its box scrolls."""
-    return f'<g class="pinned">{_rect(0, 0, width - 2, height, "pin")}{"".join(names)}</g>'
-
-
-def unfinished(label: str, at: Course, course: Course, band: tuple[Course, NormalCourse] | None) -> Html:
+def unfinished(label: str, at: Course, course: Course, band: tuple[Course, NormalCourse] | None) -> Markup:
     """Return the readings so far of one channel, over the band of normal sequences if there is one.
 
     ``at`` and ``course`` [m]: seconds since the start, and readings. ``band``: its own seconds, and its courses.
@@ -139,7 +127,7 @@ def unfinished(label: str, at: Course, course: Course, band: tuple[Course, Norma
     return svg(parts, _HEIGHT, f"{label}: the readings so far", css="panel")
 
 
-def scores(found: Scores) -> Html:
+def scores(found: Scores) -> Markup:
     """Return where the score lies among those of the calibration, on a logarithmic axis where all are positive."""
     height = 74
     values = [float(one) for one in found.normal if math.isfinite(one)]
@@ -162,25 +150,21 @@ def scores(found: Scores) -> Html:
         at = x(found.alerts_from)
         parts.append(f'<line class="threshold" x1="{at:.1f}" x2="{at:.1f}" y1="18" y2="56"/>')
         anchor = "end" if at > WIDTH / 2 else "start"
-        parts.append(
-            f'<text class="tick" x="{at:.1f}" y="70" text-anchor="{anchor}">alerts from {found.alerts_from:.4g}</text>'
-        )
+        parts.append(words(f"alerts from {found.alerts_from:.4g}", at, 70, anchor))
     at, css = x(found.score), "odd" if found.is_alert else "fine"
     parts.append(f'<path class="{css}" d="M{at:.1f},46 l-6,-14 h12 z"/>')
     anchor = "end" if at > WIDTH - 120 else "start" if at < 120 else "middle"
-    parts.append(f'<text class="{css}" x="{at:.1f}" y="26" text-anchor="{anchor}">score {found.score:.4g}</text>')
+    parts.append(words(f"score {found.score:.4g}", at, 26, anchor, css))
     return svg(parts, height, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
 
 
-def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Html:
+def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Markup:
     """Return channel x time: how far each reading lies from the median, in half widths of the band.
 
     ``picture`` has the times. ``rows``: name, deviations [m] and segments as (start, end) shares. Within the band is
     grey; above is warm, below cold. At most 64 rows are drawn.
     """
     shown = rows[:_MOST_ROWS]
-    if not shown:
-        return Html("")
     step = 18
     bottom = len(shown) * step + 4
     height = bottom + _BOTTOM
@@ -193,9 +177,9 @@ def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tup
     names = []
     for number, (name, _, segments) in enumerate(shown):
         y = 4 + number * step
-        names.append(str(element("text", _cut(name, 18), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
+        names.append(words(cut(name, 18), 144, y + 13, "end"))
         for start, end in segments:
-            parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
+            parts.append(rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
     right = float(picture.at[-1]) or 1.0
     parts += _time_axis(left, right, bottom, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     parts.append(pinned(names, left, bottom))
@@ -223,32 +207,12 @@ def _png(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 
-def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Html:
-    """Return a picture of ``WIDTH`` x ``height`` in a box of its own, which scrolls if it is too narrow for the text.
-
-    ``label`` says in words what the picture shows.
-    """
-    head = element("title", label)
-    return Html(
-        f'<div class="chart"><svg class="{css}" viewBox="0 0 {WIDTH} {height}" role="{role}" '
-        f'xmlns="http://www.w3.org/2000/svg">{head}{"".join(parts)}</svg></div>'
-    )
-
-
-def _rect(x: float, y: float, width: float, height: float, css: str) -> str:
-    return f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-
-
 def _polygon(frame: _Frame, at: Course, low: Course, high: Course, css: str) -> str:
     there, back = frame.points(at, low), frame.points(at[::-1], high[::-1])
     return f'<polygon class="{css}" points="{there} {back}"/>'
 
 
-def _cut(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]]) -> Html:
+def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]]) -> Markup:
     """Return one channel of several sequences over the band of ``first``, each from its own start.
 
     ``lines``: the number of the sequence, the seconds since its start [m] and its readings [m].
@@ -267,7 +231,7 @@ def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Cours
     return svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 
 
-def histogram(p_values: Sequence[float], n_bins: int) -> Html:
+def histogram(p_values: Sequence[float], n_bins: int) -> Markup:
     """Return the histogram of p-values with the 95 % band that each bar has under the uniform law."""
     from scipy.stats import binom  # noqa: PLC0415 - 0.3 s, of which only this picture has something
 
@@ -280,16 +244,14 @@ def histogram(p_values: Sequence[float], n_bins: int) -> Html:
     def y(value: float) -> float:
         return height - 26 - (height - 36) * value / top
 
-    parts = [_rect(LEFT, y(high), WIDTH - LEFT - RIGHT, y(low) - y(high), "band")]
+    parts = [rect(LEFT, y(high), WIDTH - LEFT - RIGHT, y(low) - y(high), "band")]
     for number, n in enumerate(counts):
         css = "bar anomalous" if n > high and number == 0 else "bar"
-        parts.append(_rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
+        parts.append(rect(LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
     ticks = round_ticks(0.0, top, 4)
-    parts.append(pinned((
-        f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>'
-        for tick, label in zip(ticks, labels_of(ticks), strict=True)
-    ), LEFT, height))  # fmt: skip
+    names = [words(label, LEFT - 6, y(tick) + 4, "end") for tick, label in zip(ticks, labels_of(ticks), strict=True)]
+    parts.append(pinned(names, LEFT, height))
     for share in (0, 0.25, 0.5, 0.75, 1):
         at = LEFT + share * (WIDTH - LEFT - RIGHT)
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 8}" text-anchor="middle">{share:g}</text>')
+        parts.append(words(f"{share:g}", at, height - 8))
     return svg(parts, height, f"Histogram of {len(p_values)} p-values", css="histogram")

@@ -1,0 +1,196 @@
+"""The process that reads Parquet: pyarrow has no limit of memory, so the kernel limits this process instead.
+
+A file of 565 bytes makes pyarrow take gigabytes, and one changed byte in a footer makes it abort its process; neither
+may happen to a worker. ``python -m`` this module with the limit in bytes answers requests on stdin, one line of JSON
+each: path, first row, largest row group in bytes, zone of times without one. Each answer begins with its length.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import struct
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+LENGTH = struct.Struct("<I")
+Answer: TypeAlias = tuple[Literal["rows", "done", "damaged", "refused", "too large", "shrunk"], list[bytes] | str]
+"""Some rows, each as msgpack; no more rows; what is damaged; what the user must change; what takes too much memory; the
+number of rows of a file that has fewer than were skipped."""
+
+_MAX_BATCH_ROWS = 512
+_BUFFER_BYTES = 1 << 20
+_ANSWER_BYTES = 1 << 16
+_TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
+_PANDAS_INDEX = "__index_level_"
+
+
+def main() -> None:
+    """Answer the requests on stdin until it ends."""
+    limit = int(sys.argv[1])
+    with suppress(ValueError, OSError):  # macOS does not limit the memory of a process
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    with suppress(OSError):  # if the machine's memory runs out, Linux ends this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    for request in sys.stdin.buffer:
+        for answer in _answers(*json.loads(request)):
+            content = msgspec.msgpack.encode(answer)
+            sys.stdout.buffer.write(LENGTH.pack(len(content)) + content)
+            sys.stdout.buffer.flush()
+
+
+def _answers(path: str, offset: int, largest: int, zone: str) -> Iterator[Answer]:
+    """Yield the rows from number ``offset`` on; row groups before it are not read."""
+    step = "its footer"
+    try:
+        import pyarrow  # noqa: PLC0415 - within the limit, and an extra, needed for Parquet alone
+        import pyarrow.parquet  # noqa: PLC0415
+
+        encoder = msgspec.msgpack.Encoder()
+        with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, pre_buffer=False) as file:
+            total = file.metadata.num_rows
+            groups, number = _groups_from(file.metadata, offset)
+            complaint = _name_complaint(file.schema_arrow.names)
+            packed = _packed_texts(file.metadata)
+            if offset > total or complaint:
+                yield ("shrunk", str(total)) if offset > total else ("refused", complaint)
+                return
+            sizes = {group: file.metadata.row_group(group).total_byte_size for group in groups}
+        options = {"read_dictionary": packed, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+        with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, **options) as file:
+            for group in groups:
+                step = f"row group {group}"
+                if sizes[group] > largest:
+                    raise MemoryError
+                for batch in file.iter_batches(_MAX_BATCH_ROWS, row_groups=[group], use_threads=False):
+                    skipped = min(max(offset - number, 0), batch.num_rows)
+                    number += batch.num_rows
+                    for rows in _joined(map(encoder.encode, _rows(pyarrow, batch[skipped:], zone))):
+                        yield "rows", rows
+        yield "done", ""
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        yield "too large", step
+    except Exception as error:  # noqa: BLE001 - pyarrow raises what it likes for a damaged file
+        yield "damaged", " ".join(str(error).split()) or type(error).__name__
+
+
+def _joined(rows: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Join ``rows`` up to some KB, so that one long text that comes again and again takes its memory once."""
+    found: list[bytes] = []
+    size = 0
+    for row in rows:
+        found.append(row)
+        size += len(row)
+        if size >= _ANSWER_BYTES:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
+    """Return the row groups that hold rows from ``offset`` on, and the number of the first group's first row."""
+    first = 0
+    for group in range(metadata.num_row_groups):
+        n_rows = metadata.row_group(group).num_rows
+        if first + n_rows > offset:
+            return list(range(group, metadata.num_row_groups)), first
+        first += n_rows
+    return [], first
+
+
+def _name_complaint(names: list[str]) -> str:
+    """Return what is wrong with the names of the columns: two alike, or one with a NUL."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        return f"column {twice!r} appears twice; rename one"
+    if (cut := next((name for name in names if "\0" in name), None)) is not None:
+        return f"the name of column {cut!r} holds a NUL character, where pyarrow ends it; rename it"
+    return ""
+
+
+def _packed_texts(metadata: Any) -> list[str]:
+    """Return the columns of text that stand as numbers of texts in the file.
+
+    They are read as that: some KB may stand for GB of one long text that comes again and again.
+    """
+    if not metadata.num_row_groups:
+        return []
+    columns = [metadata.row_group(0).column(i) for i in range(metadata.num_columns)]
+    return [
+        column.path_in_schema
+        for i, column in enumerate(columns)
+        if column.has_dictionary_page and "." not in column.path_in_schema and _is_text(metadata.schema.column(i))
+    ]
+
+
+def _is_text(column: Any) -> bool:
+    return column.physical_type == "BYTE_ARRAY" and column.logical_type.type in ("STRING", "NONE")
+
+
+def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
+    kept = [(i, name) for i, name in enumerate(batch.schema.names) if not name.startswith(_PANDAS_INDEX)]
+    names = [name for _, name in kept]
+    columns = [_plain(pyarrow, batch.column(i), zone) for i, _ in kept]
+    for cells in zip(*columns, strict=True):
+        yield dict(zip(names, cells, strict=True))
+
+
+def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:
+    """Return the cells of ``column`` as numbers, text, lists of them, or None; times without a zone are of ``zone``.
+
+    A text that is no UTF-8 becomes bytes, a time that no calendar of Python has a text that is no time: the decoder
+    refuses both.
+    """
+    if pyarrow.types.is_dictionary(column.type):
+        values = _plain(pyarrow, column.dictionary, zone)
+        return [None if index is None else values[index] for index in column.indices.to_pylist()]
+    try:
+        return _converted(pyarrow, column, zone)
+    except (UnicodeDecodeError, OverflowError, ValueError):  # pyarrow.ArrowInvalid is a ValueError
+        if len(column) == 1:
+            return [_unreadable(column)]
+        return [_plain(pyarrow, column.slice(i, 1), zone)[0] for i in range(len(column))]
+
+
+def _unreadable(column: Any) -> object:
+    cell = column[0]
+    if hasattr(cell, "as_buffer"):
+        return cell.as_buffer().to_pybytes()
+    value = getattr(cell, "value", None)
+    return f"{column.type} out of range" if value is None else f"{value} as {column.type}"
+
+
+def _converted(pyarrow: Any, column: Any, zone: str) -> list[Any]:
+    """Return the cells as ``_plain``. Raises UnicodeDecodeError, OverflowError, ValueError."""
+    kind = column.type
+    types = pyarrow.types
+    if types.is_timestamp(kind):
+        # Nanoseconds are cut, which a safe cast refuses; coarser times must not wrap around.
+        is_finer = kind.unit == "ns"
+        times = column.cast(pyarrow.timestamp("us", tz=kind.tz or zone or None), safe=not is_finer)
+        return [None if time is None else time.isoformat() for time in times.to_pylist()]
+    if types.is_duration(kind):
+        ticks = column.cast(pyarrow.int64()).to_pylist()
+        return [None if count is None else _seconds(count, kind.unit) for count in ticks]
+    if types.is_decimal(kind):
+        column = column.cast(pyarrow.float64())
+    elif types.is_boolean(kind):
+        column = column.cast(pyarrow.int8())
+    plain: list[Any] = column.to_pylist()
+    return plain
+
+
+def _seconds(count: int, unit: str) -> float:
+    """Return a duration in seconds, cut to microseconds."""
+    return count // 1_000 / 1_000_000 if unit == "ns" else count / _TICKS_PER_S[unit]
+
+
+if __name__ == "__main__":
+    main()

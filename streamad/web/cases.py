@@ -1,0 +1,71 @@
+"""What is known of a judged sequence: from the view, and of the model that judged it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import cast
+
+from streamad.messages import Attribution, Decision, EndReason, ModelRef, Tail
+from streamad.outputs.cases import Case, Normal, Normals, courses_of_message
+from streamad.pictures.facts import Facts
+from streamad.plant import Plant
+from streamad.types import from_us
+from streamad.web.store.questions import ContentError
+from streamad.web.store.view import SeenSequence, View
+
+
+class Cases:
+    """Joins what a page shows of a sequence. ``normals``: what models know of normal sequences."""
+
+    def __init__(self, plant: Plant, view: View) -> None:
+        self._plant, self._view = plant, view
+        self.normals = Normals(plant)
+
+    def of(self, one: SeenSequence) -> tuple[Case, Normal]:
+        """Return what is known of a sequence, and what its model knows of normal ones."""
+        facts = facts_of(one, self._plant.settings.alerts.false_alarm_rate)
+        courses = missing = None
+        try:
+            message = self._view.window(one.id)
+            courses = None if message is None else courses_of_message(message, facts, self._plant.settings)
+        except (ContentError, ValueError) as error:
+            missing = f"No curve: {error}."
+        return Case(facts, self._attribution(one, facts), courses, missing), self.normals.of(facts)
+
+    def _attribution(self, one: SeenSequence, facts: Facts) -> Attribution | None:
+        """Return the attribution of an alert, None if none was read; a damaged one gives no reasons and says so."""
+        try:
+            return self._view.attribution(one.id)
+        except ContentError as error:
+            return Attribution(
+                alert_id=one.id, stream=one.stream, sequence=one.sequence, score=facts.score or 0.0, terms=[],
+                channels=[], dominating_transformation=0, method="none", tail=facts.tail or "empirical",
+                model=facts.model or ModelRef("unknown", ""), detail=str(error), created_at=facts.created_at,
+            )  # fmt: skip
+
+
+def facts_of(one: SeenSequence, rate: float) -> Facts:
+    """Return the facts of a sequence as its messages said them."""
+    end = from_us(one.end_us or 0)
+    start = from_us(one.start_us) if one.start_us is not None else end - timedelta(0)
+    model = ModelRef(one.model, one.version) if one.model is not None and one.version is not None else None
+    decision = "anomalous" if one.is_alert else one.decision
+    score = one.score if one.score is not None and math.isfinite(one.score) else None
+    return Facts(
+        id=one.id,
+        stream=one.stream,
+        sequence=one.sequence,
+        decision=cast("Decision", decision or "normal"),
+        reason=cast("EndReason", one.reason or "marker"),
+        start_time=start,
+        end_time=end,
+        n_samples=one.n_samples or 0,
+        created_at=from_us(one.created_us or one.end_us or 0),
+        score=score,
+        p_value=one.p_value,
+        tail=cast("Tail | None", one.tail),
+        rate=one.rate if one.rate is not None else rate,
+        model=model,
+        detail=one.detail,
+    )

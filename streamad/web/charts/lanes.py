@@ -1,0 +1,152 @@
+"""The lines of Now as a picture: a lane for each stream, a bar for each sequence, events across all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from streamad.messages import OpenSequence
+from streamad.types import from_us, to_us
+from streamad.web.charts.svg import cut, link, pinned, svg, title, words
+from streamad.web.pages.events import event_marks
+from streamad.web.pages.span import SKEW_US, span_of
+from streamad.web.rendering import count
+from streamad.web.store.view import SeenEvent, SeenSequence
+
+_LANE, _WIDTH, _LEFT = 22, 1000, 150
+_RIGHT = _WIDTH - 8
+_MOST_LANES, _MOST_OPEN = 200, 400
+_NAME = 20
+_OPEN = 0.02
+_TWO_DAYS_US = 2 * 86_400_000_000
+
+
+class Lanes(NamedTuple):
+    """The picture, and what it leaves out, in sentences."""
+
+    picture: Markup
+    left_out: list[str]
+
+
+class _Lines(NamedTuple):
+    """What the lines show from ``first_us`` to ``last_us``: sequences, and open ones with their starts in us."""
+
+    first_us: int
+    last_us: int
+    timed: list[SeenSequence]
+    begun: list[tuple[OpenSequence, int]]
+    n_before: int
+
+
+def _lines(sequences: Sequence[SeenSequence], still_open: Sequence[OpenSequence], now_us: int) -> _Lines | None:
+    """Return what is drawn; None if nothing has a time."""
+    timed = [one for one in sequences if one.end_us is not None and one.start_us is not None]
+    judged = {(one.stream, one.sequence, one.start_us) for one in timed}  # a status may be older than a verdict
+    starts = ((one, to_us(one.start_time)) for one in still_open)
+    begun = [(one, at) for one, at in starts if (one.stream, one.sequence, at) not in judged]
+    span = span_of(timed)
+    if span is None:
+        begun = [(one, at) for one, at in begun if at <= now_us + SKEW_US]
+        if not begun:
+            return None
+        first_us, last_us, n_before = min(at for _, at in begun), max(at for _, at in begun), 0
+    else:
+        first_us, last_us, n_before = span
+        until_us = max(last_us + max(1, last_us - first_us), now_us + SKEW_US)  # what begins later has a wrong clock
+        begun = [(one, at) for one, at in begun if at <= until_us]
+        timed = [one for one in timed if (one.end_us or 0) >= first_us]
+        last_us = max([last_us, *(at for _, at in begun)])
+    if begun:
+        last_us += max(1, round(_OPEN * (last_us - first_us)))  # so that one that has just begun is seen
+    return _Lines(first_us, last_us, timed, begun, n_before)
+
+
+def swimlanes(
+    sequences: Sequence[SeenSequence],
+    events: Sequence[SeenEvent],
+    still_open: Sequence[OpenSequence] = (),
+    now_us: int = 0,
+) -> Lanes | None:
+    """Return a lane for each stream and a bar for each sequence from its start to its end; events cross all lanes.
+
+    Open sequences reach to the right edge; ``now_us`` is the page's own time. None if nothing has a time.
+    """
+    found = _lines(sequences, still_open, now_us)
+    if found is None:
+        return None
+    first, last, timed, begun, n_before = found
+    alerts_first = sorted(timed, key=lambda one: not one.is_alert)
+    every = list(dict.fromkeys([*(one.stream for one in alerts_first), *(one.stream for one, _ in begun)]))
+    names = sorted(every[:_MOST_LANES])
+    tops = {name: number * _LANE for number, name in enumerate(names)}
+    width_us = max(1, last - first)
+    bottom = len(names) * _LANE
+
+    def x(time_us: int) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * (time_us - first) / width_us
+
+    parts = [
+        f'<rect class="lane" x="{_LEFT}" y="{y + 2}" width="{_RIGHT - _LEFT}" height="{_LANE - 4}"/>'
+        for y in tops.values()
+    ]
+    for event in event_marks(events):
+        if first <= event.at_us <= last:
+            at = x(event.at_us)
+            line = f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{bottom}"/>'
+            parts.append(f'<g class="eventmark">{line}{title(f"{event.word}: {event.said}")}</g>')
+    for one in sorted(timed, key=lambda each: each.is_alert):
+        if one.stream in tops:
+            parts.append(_bar(one, x(max(one.start_us or 0, first)), x(one.end_us or 0), tops[one.stream]))
+    for stream, said, at_us in _open_bars([(one, at) for one, at in begun if one.stream in tops]):
+        left = x(max(at_us, first))
+        bar = _rect("open", left, max(_RIGHT - left, 1.2), tops[stream])
+        parts.append(link(f"/running?name={quote(stream, safe='')}", said, bar))
+    form = "%Y-%m-%d %H:%M:%S" if width_us < _TWO_DAYS_US else "%Y-%m-%d %H:%M"
+    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
+        at_us = first + round(share * width_us)
+        parts.append(words(f"{from_us(at_us):{form}}", x(at_us), bottom + 16, anchor))
+    labels = [words(cut(name, _NAME), _LEFT - 8, y + 15, "end") for name, y in tops.items()]
+    parts.append(pinned(labels, _LEFT, bottom))
+    label = f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time"
+    picture = svg(parts, bottom + 22, label, css="lanes", role="group", width=_WIDTH)
+    return Lanes(picture, _left_out(n_before, len(every) - len(names)))
+
+
+def _left_out(n_before: int, n_streams: int) -> list[str]:
+    said = []
+    if n_before:
+        said.append(f"{count(n_before, 'sequence')} dated long before the others {_are(n_before)} not drawn.")
+    if n_streams:
+        said.append(f"{count(n_streams, 'more stream')} {_are(n_streams)} not drawn: those with alerts come first.")
+    return said
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _open_bars(begun: Sequence[tuple[OpenSequence, int]]) -> list[tuple[str, str, int]]:
+    """Return stream, words and start of each bar of open sequences; of very many one for each stream."""
+    if len(begun) <= _MOST_OPEN:
+        return [(one.stream, f"{one.stream} {one.sequence}: running", at) for one, at in begun]
+    of_stream: dict[str, list[int]] = {}
+    for one, at in begun:
+        of_stream.setdefault(one.stream, []).append(at)
+    return [(stream, f"{stream}: {count(len(at), 'sequence')} running", min(at)) for stream, at in of_stream.items()]
+
+
+def _bar(one: SeenSequence, left: float, right: float, y: int) -> str:
+    decision = "anomalous" if one.is_alert else one.decision or "normal"
+    width = max(right - left - 0.6, 1.2)
+    shapes = _rect(decision, left, width, y)
+    if one.is_alert:
+        shapes += f'<path class="bar anomalous" d="M{left + width / 2:.1f},{y + 2} l-4,7 h8 z"/>'
+    said = f"{one.stream} {one.sequence}: {decision}" + (f", {one.why}" if one.why else "")
+    return link(f"/s/{quote(one.id)}", said, shapes)
+
+
+def _rect(css: str, x: float, width: float, y: int) -> str:
+    return f'<rect class="bar {css}" x="{x:.1f}" y="{y + 10}" width="{width:.1f}" height="8"/>'
