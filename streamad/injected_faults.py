@@ -1,6 +1,6 @@
 """Faults injected into normal windows to measure detection: faulty sensors, processes out of order.
 
-Each kind is a pure function of window, strength and a seeded generator; docs/learning/promotion.md has the table.
+Each kind is a pure function of window, strength and a seeded generator; docs/learning/promotion.md lists them.
 Shapes: N windows, C channels, L window length, n valid samples of a window (zero from there on).
 """
 

@@ -1,6 +1,6 @@
 """How often the event ``many_alerts`` is wrong, after how many sequences it comes, and which channels it names.
 
-Three tables of docs/guide/judging.md. *False*: plants like their training, each with a calibration of its own and
+The figures of docs/internals/judging.md. *False*: plants like their training, each with a calibration of its own and
 10,000 judged sequences, of which a share are real faults that all alert; a plant counts once. *After*: from a change
 on a share of the sequences alerts; their number until the event. *Named*: the sequences of a class of real recordings,
 half of them for training (its windows chosen by the kind pca) and half judged, as they are or with the level of one

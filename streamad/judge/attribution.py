@@ -22,7 +22,7 @@ from streamad.types import FloatArray, IntArray, Window
 
 METHOD = "channel-replacement"
 """Name of the method in attribution messages."""
-# Chosen by measurement: docs/guide/judging.md
+# Chosen by measurement: docs/internals/judging.md
 _NEAREST = 8  # reference windows at most replace a channel
 _FEWEST = 2  # at least; if the windows to score do not suffice for that, channels are screened
 _SCREENED = 4  # replace each of the screened channels

@@ -1,6 +1,6 @@
 """The acceptance gate, and the window records that carry its decision to the readers of the outputs.
 
-The gate is pure: docs/learning/inliers.md has its truth table; tests/unit/judge/test_gate.py has a test for each row.
+The gate is pure: docs/learning/inliers.md has its rules; tests/unit/judge/test_gate.py has a test for each.
 """
 
 from __future__ import annotations

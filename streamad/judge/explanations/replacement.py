@@ -22,7 +22,7 @@ MOST_WINDOWS = 160
 """Windows that one attribution scores at most, all in all."""
 _SCORE_BATCH = 256
 _BATCH_VALUES = 4_000_000  # bounds the memory of a batch of wide or long windows to 16 MB
-_BEST_SHARE = 0.5  # of the replacements count: docs/guide/judging.md
+_BEST_SHARE = 0.5  # of the replacements count: docs/internals/judging.md
 
 
 class Replacement(NamedTuple):

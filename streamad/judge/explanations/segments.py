@@ -18,7 +18,7 @@ from streamad.messages import Direction
 Course = npt.NDArray[np.float64]
 Stretch = tuple[int, int]
 """First and last sample + 1."""
-# Chosen by measurement: docs/guide/judging.md
+# Chosen by measurement: docs/internals/judging.md
 N_PARTS = 8  # of the sequence are replaced one after the other
 N_COURSES = 2  # ways in which the nearest normal course takes the place of a part
 _SIDE_SHARE = 0.5  # of the largest fall: neighbouring parts with it belong to the same segment

@@ -1,6 +1,6 @@
 """Two models on the same held-out sequences: false alarms, detection of injected faults, operators' marks.
 
-Shapes: N sequences. Reasons and measurements: docs/learning/promotion.md.
+Shapes: N sequences. The rules: docs/learning/promotion.md.
 """
 
 from __future__ import annotations

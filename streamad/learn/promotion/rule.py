@@ -1,6 +1,6 @@
 """The promotion rule: whether the challenger replaces the champion. Pure.
 
-Reasons, and how often it errs: docs/learning/promotion.md.
+The rule, and how often it errs: docs/learning/promotion.md.
 """
 
 from __future__ import annotations

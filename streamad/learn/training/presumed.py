@@ -1,6 +1,6 @@
 """Presumed anomalies: held-out sequences that are probably unlabelled anomalies, by their scores alone.
 
-Simulations and alternatives: docs/learning/promotion.md.
+The rule, and its rates in simulation: docs/learning/promotion.md.
 """
 
 from __future__ import annotations

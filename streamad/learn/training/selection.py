@@ -1,6 +1,6 @@
 """Which stored sequences train, calibrate, compare and test; no decision may bias the calibration. Pure.
 
-The rules and their reasons: docs/learning/promotion.md.
+The rules: docs/learning/promotion.md.
 """
 
 from __future__ import annotations

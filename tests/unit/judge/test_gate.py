@@ -35,7 +35,7 @@ def verdict(decision: Decision, name: str, p: float | None = None, model: ModelR
     )
 
 
-# The rows of docs/learning/inliers.md, in its order; the first that fits decides.
+# The rules of docs/learning/inliers.md, in its order; the first that fits decides.
 ROWS = [
     ("unscorable", verdict("unscorable", OTHER), CHAMPION, None),
     ("unscorable, reserved", verdict("unscorable", RESERVED), CHAMPION, None),
