@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, err, note, out, run_async, stop_on_signals
+from streamad.commands.shared.console import ConfigOption, count, err, note, out, run_async, stop_on_signals
 from streamad.commands.shared.monitor import event_line
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
@@ -22,6 +22,9 @@ def learn(
     config: ConfigOption = Path("plant.yaml"),
     present: Annotated[
         bool, typer.Option("--present", help="Learn from what is there now, train what is due, and end.")
+    ] = False,
+    import_shards: Annotated[
+        bool, typer.Option("--import", help="First take what workers stored while learning.process was worker.")
     ] = False,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -39,10 +42,10 @@ def learn(
         raise UsageError("the config has no section learning: there is nothing to learn")
     if learning.process == "worker":
         raise UsageError("learning.process is worker, so each worker learns by itself: set it to here or elsewhere")
-    run_async(_learn(plant, present=present, supervised=supervised))
+    run_async(_learn(plant, present=present, supervised=supervised, imports=import_shards))
 
 
-async def _learn(plant: Plant, *, present: bool, supervised: bool) -> None:
+async def _learn(plant: Plant, *, present: bool, supervised: bool, imports: bool) -> None:
     from streamad.learn.parts import database_path  # noqa: PLC0415 - help and wrong options need none
     from streamad.learn.process.events import LearnerEvents  # noqa: PLC0415
     from streamad.learn.process.service import PlantLearner  # noqa: PLC0415
@@ -60,6 +63,8 @@ async def _learn(plant: Plant, *, present: bool, supervised: bool) -> None:
     def shown(event: Event) -> None:
         err.print(event_line(event, names_model=plant.settings.models is not None))
 
+    if imports:
+        await asyncio.to_thread(_import, plant)
     events = LearnerEvents(plant, shown)
     learner = PlantLearner(plant, events.emit, store.with_name("learner.json"))
     try:
@@ -79,6 +84,22 @@ async def _learn(plant: Plant, *, present: bool, supervised: bool) -> None:
         for name, counters in learner.counters.items():
             stored = f"{counters.accepted} accepted, {counters.reserved} reserved, {counters.aside} aside"
             out.print(f"{name}: {stored}; {counters.trainings} trainings, {counters.promotions} promoted")
+
+
+def _import(plant: Plant) -> None:
+    """Take the shards in ``learning.store``, of each model; say how many sequences and what cannot be read."""
+    from streamad.learn.parts import shards_of, store_for  # noqa: PLC0415
+    from streamad.learn.store.database import InlierDatabase  # noqa: PLC0415
+    from streamad.learn.store.importing import import_shards  # noqa: PLC0415
+
+    for name, shards in shards_of(plant).items():
+        store = store_for(plant, name)
+        assert isinstance(store, InlierDatabase)
+        done = import_shards(shards, store)
+        store.close()
+        for problem in done.problems:
+            err.print(note(f"not imported: {problem}"))
+        err.print(note(f"{name}: {count(done.sequences, 'sequence')} and {count(done.marks, 'mark')} imported"))
 
 
 def _follow_parent(finish: object, stop: object) -> None:

@@ -148,6 +148,12 @@ def store_for(plant: Plant, name: str | None = None) -> Inliers:
             settings=settings.learning,
             clock=plant.clock,
         )
+    return _shards(plant, model)
+
+
+def _shards(plant: Plant, model: str) -> InlierStore:
+    settings = plant.settings
+    assert settings.learning is not None
     return InlierStore(
         settings.learning.store,
         model,
@@ -157,6 +163,15 @@ def store_for(plant: Plant, name: str | None = None) -> Inliers:
         clock=plant.clock,
         base_dir=plant.base_dir,
     )
+
+
+def shards_of(plant: Plant) -> dict[str, InlierStore]:
+    """Return the stores in shards that workers wrote to ``learning.store``, by model. Raises StoreError."""
+    settings = plant.settings
+    assert settings.learning is not None
+    storage = open_storage(settings.learning.store, plant.base_dir)
+    names = {name.partition("/")[0] for name in storage.names() if "/" in name}
+    return {name: _shards(plant, name) for name in sorted(names) if _is_of(settings, name)}
 
 
 def status_path(plant: Plant) -> Path | None:

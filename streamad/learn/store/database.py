@@ -287,7 +287,8 @@ class InlierDatabase:
     def _row(self, one: StoredSequence, share: Share, form: int) -> Sequence[Any]:
         values = np.ascontiguousarray(one.window.values[:, : one.window.length], dtype=_VALUE).tobytes()
         head = (self._model, one.id, share, form, one.stream, one.sequence, one.time_us, one.stored_us)
-        return (*head, one.decision, one.score, one.p_value, one.model_version, _WITHIN, one.window.length, values)
+        place = _BEYOND if one.only_marked else _WITHIN
+        return (*head, one.decision, one.score, one.p_value, one.model_version, place, one.window.length, values)
 
     def _sequence(  # noqa: PLR0917 - the fields of a row
         self,

@@ -219,6 +219,11 @@ class InlierStore:
         self._contents.refresh_marks()
         return self._contents.marks.latest()
 
+    def all_marks(self) -> list[Mark]:
+        """Return every mark that is kept, also those that do not count any more, fresh from storage. Raises StoreError."""
+        self._contents.refresh_marks()
+        return list(self._contents.marks.named().values())
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _survey(self, waiting: Iterable[ShardIndex] = ()) -> Survey:
