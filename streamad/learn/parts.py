@@ -13,7 +13,7 @@ from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.database import InlierDatabase, models_in
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.inliers_port import Inliers
+from streamad.learn.store.records import Inliers
 from streamad.learn.store.storage import open_storage
 from streamad.plant import Plant
 from streamad.plugins import check_known, load, make_detector, split_url

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
 from streamad.learn.parts import store_for, stored_names
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.store.records import Inliers, StoredSequence
 from streamad.messages import SHARES, Share
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings

@@ -11,8 +11,7 @@ from streamad.drift.monitor import Drift
 from streamad.drift.plant_watch import PlantWatch
 from streamad.errors import StoreError
 from streamad.judge.gate import gate
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.store.records import Inliers, Mark, StoredSequence
 from streamad.messages import ModelRef, Share, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings

@@ -16,8 +16,7 @@ from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.in_service import InService
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.registry.hot_swap import RegistryVersions
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import Mark
+from streamad.learn.store.records import Inliers, Mark
 from streamad.learn.trainer.trainings import Need, Trainings
 from streamad.messages import ModelRef, Share
 from streamad.plant import Plant

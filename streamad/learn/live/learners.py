@@ -11,8 +11,7 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import Mark
+from streamad.learn.store.records import Inliers, Mark
 from streamad.plant import Plant
 from streamad.safe_text import described
 from streamad.system.tasks import Backoff

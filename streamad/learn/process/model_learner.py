@@ -8,8 +8,7 @@ from concurrent.futures import Executor
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.store.records import Inliers, Mark, StoredSequence
 from streamad.learn.trainer.trainings import Need, Trainings
 from streamad.messages import ModelRef, Share
 from streamad.plant import Plant

@@ -220,7 +220,7 @@ class InlierStore:
         return self._contents.marks.latest()
 
     def all_marks(self) -> list[Mark]:
-        """Return every mark that is kept, also those that do not count any more, fresh from storage. Raises StoreError."""
+        """Return every mark that is kept, also those that no longer count, fresh from storage."""
         self._contents.refresh_marks()
         return list(self._contents.marks.named().values())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from streamad.messages import Decision, Feedback
+from streamad.messages import Decision, Feedback, Share
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import UnixUs, Window
 
@@ -119,3 +120,68 @@ class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
             max_missing=window.max_missing,
             min_samples=window.min_samples,
         )
+
+
+class Inliers(Protocol):
+    """The sequences and marks kept for one model; see ``InlierStore`` and ``InlierDatabase``. Raises StoreError."""
+
+    window_bytes: int
+    n_dropped: int
+
+    @property
+    def problems(self) -> list[str]:
+        """Return one line for each thing there that cannot be used."""
+        ...
+
+    def open(self) -> None:
+        """Look at what is there; make it if nothing is."""
+        ...
+
+    def offer(self, sequence: StoredSequence, share: Share) -> bool:
+        """Take a sequence into memory; return False if it is known."""
+        ...
+
+    def flush(self) -> None:
+        """Make durable what was offered, and enforce the bounds."""
+        ...
+
+    def pending(self) -> int:
+        """Return how many sequences wait to be written."""
+        ...
+
+    def mark(self, mark: Mark) -> None:
+        """Store an operator's mark, durable once this returns."""
+        ...
+
+    def tidy_marks(self) -> None:
+        """Drop old marks, now and then."""
+        ...
+
+    def purge(
+        self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
+    ) -> int:
+        """Delete the sequences that meet every given condition; return how many."""
+        ...
+
+    def counts(self) -> dict[Share, int]:
+        """Return how many sequences each share had within its bounds when they were counted last."""
+        ...
+
+    def count_since(self, since_us: int) -> int:
+        """Return how many sequences within the bounds ended at ``since_us`` or later."""
+        ...
+
+    def read(
+        self,
+        share: Share,
+        *,
+        since_us: int | None = None,
+        stored_after_us: int | None = None,
+        stored_before_us: int | None = None,
+    ) -> list[StoredSequence]:
+        """Return a share's sequences by time."""
+        ...
+
+    def marks(self) -> dict[str, Mark]:
+        """Return the mark of each id that counts."""
+        ...

@@ -19,7 +19,7 @@ from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, Manifest
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.inliers_port import Inliers
+from streamad.learn.store.records import Inliers
 from streamad.learn.trainer.challenge import Challenge, Workshop
 from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
 from streamad.learn.training.fits import FitProgress

@@ -16,8 +16,7 @@ from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod, calibration_count
 from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.inliers_port import Inliers
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.store.records import Inliers, Mark, MarkKind, StoredSequence
 from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import hash_order
