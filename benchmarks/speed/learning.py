@@ -1,8 +1,9 @@
-"""The cost of learning for each judged sequence without a training: gate, inlier store, drift, in their thread.
+"""The cost of learning for each judged sequence without a training: where each worker learns, and with a learner.
 
-Sequences of 9 x 128 and 24 x 51 (channels x samples) go through ``streamad.learn.live.keeper`` in turns of 500, as in
-``streamad run``, into a store on this machine's disk. Times are CPU time of this process, so that other load does not
-count; ``flush`` is wall-clock time, because it waits for the disk.
+Sequences of 9 x 128 and 24 x 51 (channels x samples) go in turns of 500 through ``streamad.learn.live.keeper`` (gate,
+inlier store, drift) and as window records through the worker (gate, encoding) and ``streamad.learn.process`` (decoding,
+store, drift), into stores on this machine's disk. Times are CPU time of this process, so that other load does not
+count; the times of ``flush`` are wall-clock times, because they wait for the disk.
 Run: ``python benchmarks/speed/learning.py [--json]``.
 """
 
@@ -16,17 +17,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from streamad.drift.plant_watch import PlantWatch
-from streamad.judge.gate import gate
+from streamad.judge.gate import gate, make_window
 from streamad.judge.verdicts import alert_id
 from streamad.learn.live.keeper import Keeper, ToKeep
+from streamad.learn.process.service import stored_sequence
+from streamad.learn.store.database import InlierDatabase
 from streamad.learn.store.inliers import InlierStore
 from streamad.messages import ModelRef, Verdict
+from streamad.messages import Window as MessageWindow
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.clock import SystemClock
+from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec, Position, Window, from_us
 
 SIZES = ((9, 128), (24, 51))
@@ -91,7 +97,44 @@ def measure(channels: int, length: int, n: int, folder: Path) -> dict[str, float
         started = time.perf_counter()
         keeper.work([], flush=True)
         taken["flush_ms"].append((time.perf_counter() - started) * 1e3)
-    return {name: round(statistics.median(values), 1) for name, values in taken.items()}
+    return {name: round(statistics.median(values), 1) for name, values in taken.items()} | beside(
+        specs, length, turns, folder
+    )
+
+
+def beside(specs: tuple[ChannelSpec, ...], length: int, turns: list[list[ToKeep]], folder: Path) -> dict[str, float]:
+    """Return microseconds for a sequence in the worker and in the learner, and milliseconds for storing 500."""
+    settings = LearningSettings()
+    database = InlierDatabase(
+        folder / "inliers.sqlite3",
+        "default",
+        channels=specs,
+        window=WindowSettings(length=length),
+        settings=settings,
+        clock=SystemClock(),
+    )
+    database.open()
+    plant = PlantWatch(specs, settings.drift)
+    taken: dict[str, list[float]] = {"us_worker": [], "us_learner": [], "store_ms": []}
+    encoder = msgspec.json.Encoder()
+    for turn in turns:
+        started = time.process_time()
+        records = []
+        for item in turn:
+            share = gate(item.verdict, settings=settings, champion=MODEL)
+            records.append(encoder.encode(make_window(item.verdict, item.window, specs, share, "default")))
+        taken["us_worker"].append((time.process_time() - started) / AT_ONCE * 1e6)
+        started, began = time.process_time(), time.perf_counter()
+        stored = [stored_sequence(decode_json(record, MessageWindow), specs, length, START_US) for record in records]
+        for one in stored:
+            assert not isinstance(one, str)
+            database.offer(one, "accepted")
+            plant.add(one.time_us, one.window, 0.5, is_alert=False)
+        decoded_s = time.perf_counter() - began
+        database.flush()
+        taken["us_learner"].append((time.process_time() - started) / AT_ONCE * 1e6)
+        taken["store_ms"].append((time.perf_counter() - began - decoded_s) * 1e3)
+    return {name: round(statistics.median(values[1:]), 1) for name, values in taken.items()}
 
 
 def main() -> None:
@@ -106,7 +149,8 @@ def main() -> None:
     for size, row in figures.items():
         print(
             f"{size:>8}: {row['us_per_sequence']:.0f} µs of CPU for a sequence (gate {row['us_gate']:.0f}, drift "
-            f"{row['us_drift']:.0f}); {row['flush_ms']:.0f} ms for writing {AT_ONCE}"
+            f"{row['us_drift']:.0f}); {row['flush_ms']:.0f} ms for writing {AT_ONCE}; with a learner: worker "
+            f"{row['us_worker']:.0f} µs, learner {row['us_learner']:.0f} µs, {row['store_ms']:.0f} ms for writing them"
         )
     if arguments.json:
         print(json.dumps(figures))
