@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
@@ -74,7 +75,10 @@ class ModelLearner:
 
     async def take(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> None:
         """Store a slice; it is durable on return. Those that are known are not seen again. Raises StoreError."""
-        drifts = await in_thread(self._thread, self._taken, sequences)
+        shares, drifts = await in_thread(self._thread, self._taken, sequences)
+        for share, n in shares.items():
+            self.counters.count(share, n)
+        self.trainings.accepted(shares["accepted"])
         self.counters.drifts += len(drifts)
         for notice in drifts:
             self.trainings.drifted(notice.message)
@@ -130,7 +134,8 @@ class ModelLearner:
             if not one.only_marked:  # words must not change what is usual
                 self._show(one)
 
-    def _taken(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> list[Notice]:
+    def _taken(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> tuple[Counter[Share], list[Notice]]:
+        """Return how many sequences were new, by share, and the drifts that they show."""
         serves = self._registry.current(self.name)
         if serves != self._serves:
             self._serves = serves
@@ -138,12 +143,8 @@ class ModelLearner:
         new = [(one, share) for one, share in sequences if self._store.offer(one, share)]
         self._store.flush()
         self._store.tidy_marks()
-        notices = []
-        for one, share in new:
-            self.counters.count(share, 1)
-            self.trainings.accepted(share == "accepted")
-            notices += self._show(one)
-        return notices
+        notices = [notice for one, _ in new for notice in self._show(one)]
+        return Counter(share for _, share in new), notices
 
     def _show(self, one: StoredSequence) -> list[Notice]:
         p_value = one.p_value if one.model_version == self._serves else None

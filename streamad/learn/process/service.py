@@ -64,6 +64,7 @@ class PlantLearner:
         self._thread = LoneThread("streamad-learner")
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, ModelLearner] = {}
+        self._watching: list[asyncio.Task[None]] = []
         self._feedback = FeedbackReader(plant, self._marked, emit)
         self._is_failing = False
         self._reasons: set[str] = set()
@@ -108,6 +109,9 @@ class PlantLearner:
     async def close(self) -> None:
         """End what runs; safe to call twice."""
         await self._feedback.close()
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
         await asyncio.gather(*(learner.trainings.close() for learner in self._learners.values()))
         self._write_status()
         self._thread.shutdown(cancel_futures=True)
@@ -128,7 +132,9 @@ class PlantLearner:
                     raise
             await pause(_RETRY_S, self._clock, self._ending)
         if not self._stopped.is_set():
-            await self._feedback.read_present(self._stopped, self._plant.settings.run.stop_timeout / 1e6)
+            left = await self._feedback.read_present(self._stopped, self._plant.settings.run.stop_timeout / 1e6)
+            if left is not None:
+                self._emit("feedback_left", f"{left.text}, for the next start: {left.why}")
             await self.train_to_the_end()
 
     async def _read(self) -> None:
@@ -197,6 +203,7 @@ class PlantLearner:
         )
         await learner.open()
         self._learners[name] = learner
+        self._watching.append(asyncio.create_task(learner.trainings.watch()))
         return learner
 
     async def _marked(self, feedback: Feedback, sender: str | None) -> None:

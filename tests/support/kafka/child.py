@@ -21,7 +21,8 @@ def streamad(arguments: list[str], folder: Path, log: Path, environment: Mapping
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.chdir(folder)
-    # A trainer that it starts finds what it finds itself.
-    os.environ.update({"PYTHONPATH": os.pathsep.join(sys.path), **environment})
+    # A trainer that it starts finds what it finds itself, and what tests put first (tests/support/priority).
+    first = os.environ.get("PYTHONPATH", "")
+    os.environ.update({"PYTHONPATH": os.pathsep.join(filter(None, [first, *sys.path])), **environment})
     sys.argv = ["streamad", *arguments]
     main()
