@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, count, err, note, out, run_async, stop_on_signals
+from streamad.commands.shared.console import (
+    ConfigOption,
+    count,
+    err,
+    note,
+    out,
+    run_async,
+    stop_on_signals,
+    stop_with_parent,
+)
 from streamad.commands.shared.monitor import event_line
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
@@ -72,7 +80,7 @@ async def _learn(plant: Plant, *, present: bool, supervised: bool, imports: bool
         if present:
             learner.finish()
         if supervised:
-            _follow_parent(learner.finish, learner.request_stop)
+            stop_with_parent(learner.request_stop, on_word=learner.finish)
         with stop_on_signals(learner.request_stop, "" if supervised else "ending the training that runs, if any"):
             async with events:
                 await learner.run()
@@ -100,18 +108,3 @@ def _import(plant: Plant) -> None:
         for problem in done.problems:
             err.print(note(f"not imported: {problem}"))
         err.print(note(f"{name}: {count(done.sequences, 'sequence')} and {count(done.marks, 'mark')} imported"))
-
-
-def _follow_parent(finish: object, stop: object) -> None:
-    """Call ``finish`` when standard input says so, ``stop`` when it ends: the parent process has died."""
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-
-    def on_input() -> None:
-        if b"finish" in (read := os.read(descriptor, 4096)):
-            finish()  # type: ignore[operator]
-        if not read:
-            loop.remove_reader(descriptor)
-            stop()  # type: ignore[operator]
-
-    loop.add_reader(descriptor, on_input)

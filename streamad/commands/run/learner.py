@@ -19,8 +19,7 @@ from streamad.telemetry.events import Emit, EventLog
 _END_S = 10.0
 _FIRST_PAUSE_US = 1_000_000
 _LONGEST_PAUSE_US = 600_000_000
-FINISH = b"finish\n"
-"""Written to the learner's standard input: learn what is there, then end."""
+_FINISH = b"finish\n"  # whatever is written to its standard input: learn what is there, then end
 
 
 class LearnerError(StreamadError):
@@ -88,7 +87,7 @@ class LearnerBeside(Learning):
             process = await self._start()
         assert process.stdin is not None
         with suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(FINISH)
+            process.stdin.write(_FINISH)
             await process.stdin.drain()
         if code := await process.wait():
             raise LearnerError(

@@ -229,17 +229,20 @@ def stop_on_signals(
             loop.remove_signal_handler(number)
 
 
-def stop_with_parent(stop: Callable[[], None]) -> float:
+def stop_with_parent(stop: Callable[[], None], on_word: Callable[[], None] | None = None) -> float:
     """Call ``stop`` when standard input ends, which means that the parent process has died.
 
-    Returns for how many seconds further signals are repetitions of the first: systemd signals supervisor and workers,
-    and the supervisor then signals the workers again.
+    ``on_word`` is called when the parent writes something. Returns for how many seconds further signals are repetitions
+    of the first: systemd signals supervisor and workers, and the supervisor then signals the workers again.
     """
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 
     def on_input() -> None:
-        if not os.read(descriptor, 4096):
+        if os.read(descriptor, 4096):
+            if on_word is not None:
+                on_word()
+        else:
             loop.remove_reader(descriptor)
             stop()
 
