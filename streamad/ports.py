@@ -269,6 +269,21 @@ class HoldingSubscription(Subscription, Protocol):
 
 
 @runtime_checkable
+class ExclusiveSubscription(HoldingSubscription, Protocol):
+    """A subscription that only one reader of a group may have at a time, while the others wait for its end.
+
+    Law: ``messages`` yields nothing before this reader has it, and raises TakenOverError once another one may have it.
+    What was yielded is this reader's only if ``is_ours`` says so after that.
+    """
+
+    async def taken(self) -> bool:
+        """Return True once this reader has it, False if ``messages`` ends before that; wait for either."""
+
+    async def is_ours(self) -> bool:
+        """Ask the place itself whether this reader still has it; an absent one is waited for. Raises SourceError."""
+
+
+@runtime_checkable
 class LabelledSource(Protocol):
     """A source whose recordings carry class labels."""
 

@@ -45,12 +45,19 @@ def readable_urls(plant: Plant, role: Role) -> tuple[str, ...]:
 
 
 def subscription_of(
-    plant: Plant, role: Role, wanted: dict[str, Any], *, url: str | None = None, is_patient: bool = False
+    plant: Plant,
+    role: Role,
+    wanted: dict[str, Any],
+    *,
+    url: str | None = None,
+    is_patient: bool = False,
+    is_exclusive: bool = False,
 ) -> Subscription:
     """Connect to the place ``url`` of ``role`` with the ``wanted`` options and those of its sink that it has, too.
 
     ``url``: one of ``readable_urls``, by default the workers'. ``is_patient``: a file that is not there yet is waited
-    for without a warning. Raises PluginError, ConfigError, SourceError.
+    for without a warning. ``is_exclusive``: for one reader of the group at a time, if the place lets several read.
+    Raises PluginError, ConfigError, SourceError.
     """
     settings = plant.settings
     scheme, rest, in_url = split_url(urls_of(settings, role)[0] if url is None else url)
@@ -59,6 +66,8 @@ def subscription_of(
     shared = {name: value for name, value in of_sink.items() if name in taken}
     if is_patient and "warn_missing" in taken:
         shared["warn_missing"] = False
+    if is_exclusive and "exclusive" in taken:
+        shared["exclusive"] = True
     return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, plant.context, f"sinks.{role}")
 
 
