@@ -19,6 +19,7 @@ __all__ = [
     "StalledError",
     "StoreError",
     "StreamadError",
+    "TakenOverError",
     "TrainingDataError",
     "UsageError",
     "some_of",
@@ -108,6 +109,10 @@ class PluginError(StreamadError):
 
 class SourceError(StreamadError):
     """Raised when an input cannot be opened or read at all (one bad record is a dead letter instead)."""
+
+
+class TakenOverError(SourceError):
+    """Raised when another reader of the group has, or may have, what this one was reading alone."""
 
 
 class EncodingError(SourceError):

@@ -248,10 +248,7 @@ class EndingSubscription(Subscription, Protocol):
         """Let ``messages`` end after what is there now; later messages may be left. Safe to call twice."""
 
     async def n_present(self) -> int | None:
-        """Return how many of those messages are not done, None if it cannot be known; call it after ``messages`` ended.
-
-        Places that also count other things (Kafka's transaction markers) may return more.
-        """
+        """Return how many of those are not done (Kafka: or more), None if unknown; call it after ``messages`` ended."""
 
 
 @runtime_checkable
@@ -266,6 +263,20 @@ class HoldingSubscription(Subscription, Protocol):
 
     def release(self, n: int) -> None:
         """Mark the ``n`` oldest of the messages held as done."""
+
+
+@runtime_checkable
+class ExclusiveSubscription(HoldingSubscription, Protocol):
+    """A subscription that one reader of a group has at a time: ``messages`` raises TakenOverError once another may.
+
+    What was yielded is this reader's only if ``is_ours`` says so after that.
+    """
+
+    async def taken(self) -> bool:
+        """Return True once this reader has it, False if ``messages`` ends before that; wait for either."""
+
+    async def is_ours(self) -> bool:
+        """Ask the place itself whether this reader still has it; an absent one is waited for. Raises SourceError."""
 
 
 @runtime_checkable

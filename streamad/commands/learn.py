@@ -76,7 +76,6 @@ async def _learn(plant: Plant, *, present: bool, supervised: bool, imports: bool
     events = LearnerEvents(plant, shown)
     learner = PlantLearner(plant, events.emit, store.with_name("learner.json"))
     try:
-        await learner.open()
         if present:
             learner.finish()
         if supervised:

@@ -8,7 +8,17 @@ from pathlib import Path
 from streamad.errors import ConfigError, Problem
 from streamad.learn.feedback.place import feedback_url
 from streamad.plant import Plant
-from streamad.settings.places import Places, folders_of, held_files, input_urls, place_key, sink_urls
+from streamad.settings.places import (
+    LEARNER_EVENTS,
+    Places,
+    file_path,
+    folders_of,
+    held_files,
+    input_urls,
+    learner_events_url,
+    place_key,
+    sink_urls,
+)
 from streamad.settings.plant_yaml import located_problems
 
 
@@ -23,6 +33,8 @@ def places_of(plant: Plant) -> Places:
     by_key = {place_key(role): url for role, url in sink_urls(settings).items()}
     if (feedback := feedback_url(settings)) is not None:
         by_key[place_key("feedback")] = feedback
+    if (events := learner_events_url(settings)) is not None and file_path(events) is not None:
+        by_key[LEARNER_EVENTS] = events
     if settings.notify.undelivered is not None:
         by_key["notify.undelivered"] = settings.notify.undelivered
     return Places(

@@ -1,4 +1,4 @@
-"""What a plant's sinks hold: their committed messages, read once up to the present end."""
+"""What a plant's sinks hold: where the messages of a role lie, subscriptions to them, and what they hold now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamad.plant import Plant
 from streamad.plugins import available, connect_subscription, load, split_url
 from streamad.ports import EndingSubscription, StoredMessage, Subscription
 from streamad.safe_text import masked, visible
-from streamad.settings.places import sink_urls
+from streamad.settings.places import file_path, urls_of
 from streamad.system.untrusted_json import decode_json
 
 M = TypeVar("M", bound=Message)
@@ -36,64 +36,81 @@ class _Head(msgspec.Struct):
     verdict_id: str | None = None
 
 
-def subscription_of(plant: Plant, role: Role, wanted: dict[str, Any], *, is_patient: bool = False) -> Subscription:
-    """Connect to the sink of ``role`` with those of its options that a subscription has, and the ``wanted`` ones.
+def readable_urls(plant: Plant, role: Role) -> tuple[str, ...]:
+    """Return the places with the messages of ``role`` that can be read, the workers' first.
 
-    ``is_patient``: a file that is not there yet is waited for without a warning.
+    There is none without a sink or with a terminal as sink; events have two if a learner writes its own to a file.
+    """
+    return tuple(url for url in urls_of(plant.settings, role) if split_url(url)[0] in available("subscriptions"))
+
+
+def subscription_of(
+    plant: Plant,
+    role: Role,
+    wanted: dict[str, Any],
+    *,
+    url: str | None = None,
+    is_patient: bool = False,
+    is_exclusive: bool = False,
+) -> Subscription:
+    """Connect to the place ``url`` of ``role`` with the ``wanted`` options and those of its sink that it has, too.
+
+    ``url``: one of ``readable_urls``, by default the workers'. ``is_patient``: a file that is not there yet is waited
+    for without a warning. ``is_exclusive``: for one reader of the group at a time, if the place lets several read.
     Raises PluginError, ConfigError, SourceError.
     """
     settings = plant.settings
-    scheme, rest, in_url = split_url(_urls(plant)[role])
+    scheme, rest, in_url = split_url(urls_of(settings, role)[0] if url is None else url)
     taken = load("subscriptions", scheme).options_model.model_fields
     of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
     shared = {name: value for name, value in of_sink.items() if name in taken}
     if is_patient and "warn_missing" in taken:
         shared["warn_missing"] = False
+    if is_exclusive and "exclusive" in taken:
+        shared["exclusive"] = True
     return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, plant.context, f"sinks.{role}")
 
 
 def place_of(plant: Plant, role: Role) -> str | None:
     """Return where the messages of ``role`` lie, for people; None if nothing can be read: no sink, or a terminal."""
-    url = _urls(plant).get(role)
-    if url is None or split_url(url)[0] not in available("subscriptions"):
-        return None
-    return visible(masked(url.partition("?")[0]))
-
-
-def _urls(plant: Plant) -> dict[Role, str]:
-    """Return the URL of each role that has a sink, that of the status among them."""
-    status = plant.settings.sinks.status
-    return {**sink_urls(plant.settings), **({} if status is None else {"status": status})}
+    urls = readable_urls(plant, role)
+    return visible(masked(urls[0].partition("?")[0])) if urls else None
 
 
 def is_there(plant: Plant, role: Role) -> bool:
-    """Return whether the sink of ``role`` can be read and, if it is a file, is there."""
-    if place_of(plant, role) is None:
-        return False
-    scheme, path, _ = split_url(sink_urls(plant.settings)[role])
-    return scheme != "file" or os.path.lexists(plant.base_dir / path)
+    """Return whether a place of ``role`` can be read and, if it is a file, is there."""
+    return any(_is_there(plant, url) for url in readable_urls(plant, role))
+
+
+def _is_there(plant: Plant, url: str) -> bool:
+    path = file_path(url)
+    return path is None or os.path.lexists(plant.base_dir / path)
 
 
 async def stored(
     plant: Plant, role: Role, kinds: tuple[type[M], ...], is_wanted: Callable[[str], bool] = lambda _: True
 ) -> AsyncIterator[M | Former]:
-    """Yield the messages of ``kinds`` that the sink of ``role`` holds now, and those of former releases.
+    """Yield the messages of ``kinds`` that the places of ``role`` hold now, and those of former releases.
 
-    Only those whose id ``is_wanted``, "" if they have none. Nothing if the sink does not exist or cannot be read; lines
-    that are no messages are skipped. Raises SourceError.
+    One place after the other: ``readable_urls``. Only those whose id ``is_wanted``, "" if they have none. Nothing from
+    a place that does not exist or cannot be read; lines that are no messages are skipped. Raises SourceError.
     """
-    if not is_there(plant, role):
-        return
-    subscription = subscription_of(plant, role, {"start": "earliest"})
-    if not isinstance(subscription, EndingSubscription):
-        raise UsageError(f"the messages of {place_of(plant, role)} (sinks.{role}) have no end, so they cannot be read")
-    subscription.end_with_present()
     by_name = {name: kind for name, kind in message_types().items() if kind in kinds}
-    async with received(subscription) as messages:
-        async for message in messages:
-            found = None if message.problem is not None else _decoded(message.value, by_name, is_wanted, message.place)
-            if found is not None:
-                yield found
+    for url in readable_urls(plant, role):
+        if not _is_there(plant, url):
+            continue
+        subscription = subscription_of(plant, role, {"start": "earliest"}, url=url)
+        if not isinstance(subscription, EndingSubscription):
+            place = visible(masked(url.partition("?")[0]))
+            raise UsageError(f"the messages of {place} (sinks.{role}) have no end, so they cannot be read")
+        subscription.end_with_present()
+        async with received(subscription) as messages:
+            async for message in messages:
+                if message.problem is not None:
+                    continue
+                found = _decoded(message.value, by_name, is_wanted, message.place)
+                if found is not None:
+                    yield found
 
 
 @asynccontextmanager

@@ -26,6 +26,8 @@ _NAMES = {
     "sinks.status": ("worker.jsonl",),
 }
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
+LEARNER_EVENTS = "learning.store.events"
+"""The key of the learner's file of events among the places: it has none of its own in the config."""
 _LOCAL_SCHEMES = ("file", "local")
 _CONFIG = "config"
 _NO_PROTOCOL = re.compile("[^a-z]")
@@ -41,6 +43,24 @@ def sink_urls(settings: Settings) -> dict[Role, str]:
     """Return the URL of each role that has a sink."""
     urls = {role: getattr(settings.sinks, role) for role in OUTPUT_ROLES}
     return {role: url for role, url in urls.items() if url is not None}
+
+
+def learner_events_url(settings: Settings) -> str | None:
+    """Return where the events of a learner go (``learning.process``), None if there is no learner, or no events sink.
+
+    A file of ``sinks.events`` belongs to a worker, whose checkpoint cuts it back; the learner's is beside its store.
+    """
+    learning, url = settings.learning, settings.sinks.events
+    if learning is None or learning.process == "worker" or url is None:
+        return None
+    return url if file_path(url) is None else f"{learning.store.rstrip('/')}.events.jsonl"
+
+
+def urls_of(settings: Settings, role: Role) -> tuple[str, ...]:
+    """Return every place that the messages of ``role`` are written to, the workers' first."""
+    url = settings.sinks.status if role == "status" else sink_urls(settings).get(role)
+    of_learner = learner_events_url(settings) if role == "events" else None
+    return tuple(dict.fromkeys(each for each in (url, of_learner) if each is not None))
 
 
 def input_urls(settings: Settings) -> dict[str, str]:
@@ -210,6 +230,8 @@ class Places:
 def _advice(key: str, *, is_folder: bool) -> str:
     if key.startswith("--"):
         return f"name another place with {key}"
+    if key == LEARNER_EVENTS:
+        return "the learner writes its events there, so name another learning.store"
     return "name a folder of its own" if is_folder else f"name another file, such as out/{key.rpartition('.')[2]}.jsonl"
 
 

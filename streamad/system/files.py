@@ -33,6 +33,7 @@ _LOCK_POLL_S = 0.01
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 _ABANDONED_AFTER_S = 3600
 _FOLDERS_KNOWN = 256
+_LOOKED_AT_BYTES = 1 << 16
 _cleared_s: dict[Path, float] = {}  # when this process last looked for leftovers in a folder
 
 
@@ -169,6 +170,28 @@ def append_lines(path: Path, lines: bytes, *, busy: str) -> None:
 def missing_line_end(descriptor: int, length: int) -> bytes:
     """Return the line end that the last line of an open file of ``length`` bytes lacks: a foreign or cut one."""
     return b"\n" if length and os.pread(descriptor, 1, length - 1) != b"\n" else b""
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut the end of a file of lines back to its last whole line; only for a file that nobody else writes now.
+
+    Nothing is done to a file that is not there, or is no regular one. Raises OutputError.
+    """
+    with writing(path), suppress(FileNotFoundError, NotRegularError):
+        descriptor = open_regular(path, os.O_RDWR)
+        try:
+            size = end = os.fstat(descriptor).st_size
+            while end:
+                start = max(0, end - _LOOKED_AT_BYTES)
+                if (found := os.pread(descriptor, end - start, start).rfind(b"\n")) >= 0:
+                    end = start + found + 1
+                    break
+                end = start
+            if end < size:
+                os.ftruncate(descriptor, end)
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def append_whole(descriptor: int, content: bytes | bytearray, length: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Final, Literal
@@ -19,15 +19,22 @@ _STEPS = 24  # of a bucket of the exposition: 2 to 5 % a step
 
 
 @dataclass(slots=True)
-class LearningCounters:
-    """Counters of one model since the run began; ``version`` is in service, None before the first one.
+class ServedCounters:
+    """Counters of one model since the run began; ``version`` is in service, None before the first one."""
+
+    version: str | None = None
+    swaps: int = 0
+
+
+@dataclass(slots=True)
+class LearningCounters(ServedCounters):
+    """Counters of one model that this process learns, too.
 
     ``accepted``, ``reserved`` and ``aside`` count sequences written to the inlier store, ``unkept`` those lost because
     it was unavailable; ``trainings`` the finished trainings of this process, of which ``failed`` made no version and
     ``not_promoted`` one that did not come into service.
     """
 
-    version: str | None = None
     accepted: int = 0
     reserved: int = 0
     aside: int = 0
@@ -37,7 +44,6 @@ class LearningCounters:
     promotions: int = 0
     not_promoted: int = 0
     failed: int = 0
-    swaps: int = 0
 
     def count(self, share: Literal["accepted", "reserve", "aside"], n: int) -> None:
         """Add ``n`` sequences to a share of the store."""
@@ -57,7 +63,8 @@ class Counters:
     ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
     reason; only some of them become dead letters.
     ``unscorable`` counts verdicts by reason, ``judged`` by model and decision; ``last_alerts`` has the id of each
-    model's last alert. ``learning`` is by model, and empty if the plant does not learn.
+    model's last alert. ``learning`` is by model, and empty if the plant does not learn; if a process of its own learns,
+    it has ``ServedCounters``.
     """
 
     def __init__(self) -> None:
@@ -84,7 +91,7 @@ class Counters:
         self.judged: Counter[tuple[str, str]] = Counter()
         self.last_alerts: dict[str, str] = {}
         self.unscorable: Counter[str] = Counter()
-        self.learning: dict[str, LearningCounters] = {}
+        self.learning: Mapping[str, ServedCounters] = {}
 
     @property
     def verdicts(self) -> Counter[str]:

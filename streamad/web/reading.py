@@ -1,11 +1,12 @@
-"""Reads the plant's outputs into the view: every role by a subscription of its own, at least once."""
+"""Reads the plant's outputs into the view: every place by a subscription of its own, at least once."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from heapq import heappush, heappushpop
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from streamad.messages import (
     message_type,
 )
 from streamad.messages.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
-from streamad.outputs.reading import place_of, received, subscription_of
+from streamad.outputs.reading import place_of, readable_urls, received, subscription_of
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path
@@ -71,15 +72,18 @@ class Reading:
         self._plant, self._view, self._on_change = plant, view, on_change
         self.workers = workers if workers is not None else Workers(plant.clock)
         self.troubles: dict[str, str] = {}
-        """Why a role is not read, by role; empty if all is well."""
-        self.roles = tuple(role for role in _KINDS if self._is_kept(role))
-        """The roles that the plant writes to a place that can be read."""
+        """Why messages are not read, by their role or the place's name; empty if all is well."""
         self._begun_s = float("-inf")
 
-    def _is_kept(self, role: Role) -> bool:
-        if role == "feedback":
-            return feedback_url(self._plant.settings) is not None
-        return place_of(self._plant, role) is not None
+    def _places(self) -> Iterator[tuple[str, Role, str | None]]:
+        """Yield each place that the page reads: its name in ``troubles``, its role and, of an output, its URL."""
+        for role in _KINDS:
+            if role == "feedback":
+                if feedback_url(self._plant.settings) is not None:
+                    yield role, role, None
+                continue
+            for number, url in enumerate(readable_urls(self._plant, role)):
+                yield role if number == 0 else f"{role} of the learner", role, url
 
     @property
     def _group(self) -> str:
@@ -134,51 +138,51 @@ class Reading:
 
     async def _read_all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for role in self.roles:
-                tasks.create_task(self._follow(role))
+            for name, role, url in self._places():
+                tasks.create_task(self._follow(name, partial(self._read, name, role, url)))
             tasks.create_task(self._trim())
             tasks.create_task(self._look())
-            if (url := self._plant.settings.sinks.status) is not None:
-                folder = file_path(url)
+            if (status := self._plant.settings.sinks.status) is not None:
+                folder = file_path(status)
                 reading = self._read_status if folder is None else self._watch(self._plant.base_dir / folder)
                 if folder is not None or place_of(self._plant, "status") is not None:
                     tasks.create_task(self._follow("status", reading))
 
-    async def _follow(self, role: Role, reading: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+    async def _follow(self, name: str, reading: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             try:
-                await (self._read(role) if reading is None else reading())
+                await reading()
             except StreamadError as error:
-                if role not in self.troubles:
-                    get_logger().warning("the page does not read", role=role, why=str(error))
-                self._trouble(role, str(error))
+                if name not in self.troubles:
+                    get_logger().warning("the page does not read", role=name, why=str(error))
+                self._trouble(name, str(error))
             await asyncio.sleep(_RETRY_S)
 
-    def _subscription(self, role: Role) -> Subscription:
+    def _subscription(self, role: Role, url: str | None) -> Subscription:
         if role == "feedback":
             return feedback_subscription(self._plant, group=self._group, start="earliest")
         wanted = {"group": self._group, "start": "earliest"}
-        return subscription_of(self._plant, role, wanted, is_patient=True)
+        return subscription_of(self._plant, role, wanted, url=url, is_patient=True)
 
-    async def _read(self, role: Role) -> None:
-        subscription = self._subscription(role)
+    async def _read(self, name: str, role: Role, url: str | None) -> None:
+        subscription = self._subscription(role, url)
         if not isinstance(subscription, HoldingSubscription):  # asking for the next message would mark this one as done
             async with received(subscription) as messages:
                 async for stored in messages:
-                    await self._take(role, [stored])
+                    await self._take(name, role, [stored])
             return
         subscription.hold()
         async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
             while batch := await arrived.take():
-                await self._take(role, batch)
+                await self._take(name, role, batch)
                 subscription.release(len(batch))
 
-    async def _take(self, role: Role, batch: list[StoredMessage]) -> None:
+    async def _take(self, name: str, role: Role, batch: list[StoredMessage]) -> None:
         """Take up a batch in one commit."""
         kept = await asyncio.to_thread(self._kept, role, batch)
         if kept:
             await self._put(kept)
-            self.troubles.pop(role, None)
+            self.troubles.pop(name, None)
 
     def _kept(self, role: Role, batch: list[StoredMessage]) -> list[Message]:
         """Return what the view keeps of the messages of a batch."""
@@ -271,10 +275,10 @@ class Reading:
             self._on_change()
             return
 
-    def _trouble(self, role: str, why: str) -> None:
+    def _trouble(self, name: str, why: str) -> None:
         """Note why something is not read or written, and tell the pages."""
-        if self.troubles.get(role) != why:
-            self.troubles[role] = why
+        if self.troubles.get(name) != why:
+            self.troubles[name] = why
             self._on_change()
 
     async def _trim(self) -> None:

@@ -23,7 +23,7 @@ from streamad.plugins import connect_sink, split_url
 from streamad.ports import Owner, TransactionalSource
 from streamad.runtime.checkpoint import check_owner, other_checkpoint
 from streamad.runtime.wiring import sink_for, source_for, status_sink
-from streamad.settings.places import file_of, place_key, sink_urls
+from streamad.settings.places import LEARNER_EVENTS, file_of, learner_events_url, place_key, sink_urls
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
 from streamad.system.rights import missing_right, reason
@@ -242,7 +242,7 @@ def check_store(plant: Plant) -> list[Finding]:
     """Return the counts of the inlier store, or why it cannot be used; no finding without learning."""
     if plant.settings.learning is None:
         return []
-    if found := misplaced_folder(plant, _STORE):
+    if found := misplaced_folder(plant, _STORE) + _learner_events(plant):
         return found
     url = plant.settings.learning.store
     protocol, path = split_protocol(url)
@@ -259,6 +259,16 @@ def check_store(plant: Plant) -> list[Finding]:
         return [warning(_STORE, f"{url}: {len(damaged)} unusable, first: {damaged[0]}", advice)]
     counts = ", ".join(f"{name} {sum(store.counts().values())}" for name, store in stores.items())
     return [ok(_STORE, f"{url} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]
+
+
+def _learner_events(plant: Plant) -> list[Finding]:
+    """Return why the learner cannot write its file of events, if it has one."""
+    url = learner_events_url(plant.settings)
+    path = None if url is None else file_of(url, plant.base_dir)
+    if path is None or (found := misplaced_folder(plant, LEARNER_EVENTS)):
+        return [] if path is None else found
+    finding = _writable_file(LEARNER_EVENTS, path)
+    return [] if finding.outcome == "ok" else [finding]
 
 
 def _unusable_folder(folder: Path) -> Finding | None:

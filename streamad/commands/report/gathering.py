@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import heappush, heappushpop
 from typing import TypeVar
 
 from streamad.errors import StreamadError
@@ -163,14 +164,15 @@ async def _windows(plant: Plant, found: Gathered, wanted: Collection[str]) -> No
 async def _events(plant: Plant, found: Gathered) -> None:
     if not _can_read(plant, found, "events", "no drift and no other events"):
         return
-    latest: deque[Event] = deque(maxlen=MOST_EVENTS)
+    latest: list[tuple[datetime, int, Event]] = []  # two places, one after the other: not in the order of time
     former: Counter[str] = Counter()
     async for message in stored(plant, "events", (Event,)):
         event = _within(found, message, former=former)
         if event is not None:
             found.kinds[event.kind] += 1
-            latest.append(event)
-    found.events = sorted(latest, key=lambda each: each.created_at)[::-1]
+            add = heappush if len(latest) < MOST_EVENTS else heappushpop
+            add(latest, (event.created_at, found.kinds.total(), event))
+    found.events = [event for _, _, event in sorted(latest, reverse=True)]
 
 
 def _models(plant: Plant, found: Gathered) -> None:

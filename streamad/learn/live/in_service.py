@@ -11,7 +11,7 @@ from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
 from streamad.messages import ModelRef
 from streamad.ports import Clock
 from streamad.telemetry.events import Emit
-from streamad.telemetry.metrics import LearningCounters
+from streamad.telemetry.metrics import ServedCounters
 
 
 class InService:
@@ -24,7 +24,7 @@ class InService:
         clock: Clock,
         *,
         emit: Emit,
-        counters: LearningCounters,
+        counters: ServedCounters,
         on_swap: Callable[[], None] = lambda: None,
     ) -> None:
         self._batcher = batcher

@@ -22,7 +22,7 @@ from streamad.plant import Plant
 from streamad.system.opening import read_state
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.events import EventLog
-from streamad.telemetry.metrics import LearningCounters
+from streamad.telemetry.metrics import ServedCounters
 
 _LOOK_S = 1.0
 
@@ -54,7 +54,7 @@ class Serving:
         self, plant: Plant, events: EventLog, learner: Learning | None = None, status: Path | None = None
     ) -> None:
         assert plant.settings.learning is not None
-        self.counters: dict[str, LearningCounters] = {}
+        self.counters: dict[str, ServedCounters] = {}
         self._plant = plant
         self._events = events
         self._learner = learner
@@ -79,7 +79,7 @@ class Serving:
         return batchers
 
     def _add(self, name: str, batcher: MicroBatcher) -> None:
-        counters = self.counters.setdefault(name, LearningCounters())
+        counters = self.counters.setdefault(name, ServedCounters())
         versions = versions_of(self._plant, name)
         emit = self._events.emit
         served = InService(batcher, versions, self._plant.clock, emit=emit, counters=counters)

@@ -1,9 +1,10 @@
-"""The learner's events: to the plant's topic of events, or to a file beside its store where events are a file."""
+"""The learner's events: shown at once, and written to the place that ``learner_events_url`` names."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 
 from streamad.errors import StreamadError
@@ -11,32 +12,30 @@ from streamad.messages import Event, ModelRef
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import Sink
-from streamad.settings.places import file_path, sink_urls
+from streamad.settings.places import file_of, learner_events_url
+from streamad.system.clock import pause
+from streamad.system.files import cut_torn_line
 from streamad.telemetry.events import EventLog, Level
 from streamad.telemetry.logs import get_logger
 
 _WRITE_S = 1.0
 
 
-def events_url(plant: Plant) -> str | None:
-    """Return where the learner's events go, None if the plant keeps none.
-
-    A file of events is a worker's: its checkpoint cuts it back, so nobody else may write there.
-    """
-    url = sink_urls(plant.settings).get("events")
-    if url is None or file_path(url) is None or plant.settings.learning is None:
-        return url
-    return f"{plant.settings.learning.store.rstrip('/')}.events.jsonl"
-
-
 class LearnerEvents:
-    """Shows each event at once (``on_event``) and writes it within a second, at least once."""
+    """Shows each event at once (``on_event``) and writes it within a second, at least once.
+
+    After a failed write all of it is written again, as some of it may be there. What a kill leaves of a line is cut off
+    at the next start: one learner at a time writes here, and readers have not seen a line without its end.
+    """
 
     def __init__(self, plant: Plant, on_event: Callable[[Event], None] | None = None) -> None:
         self._plant = plant
+        self._url = learner_events_url(plant.settings)
         self._log = EventLog(plant.settings.name, plant.clock, on_event)
         self._writing: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
         self._sink: Sink | None = None
+        self._is_failing = False
 
     def emit(
         self,
@@ -51,37 +50,53 @@ class LearnerEvents:
         self._log.emit(kind, message, model=model, figures=figures, level=level)
 
     async def __aenter__(self) -> LearnerEvents:
-        url = events_url(self._plant)
-        if url is not None:
-            options = self._plant.settings.sinks.options.get(split_url(url)[0], {})
-            self._sink = connect_sink(url, options, self._plant.context, "sinks.events")
+        """Raises PluginError, ConfigError, OutputError."""
+        if self._url is not None:
+            if (path := file_of(self._url, self._plant.base_dir)) is not None:
+                await asyncio.to_thread(cut_torn_line, path)
+            self._sink = self._connected()
             self._writing = asyncio.create_task(self._write_on())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._ending.set()
         if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
-        try:
-            await self._write()
-        finally:
-            if self._sink is not None:
-                await self._sink.close()
+            await self._writing
+        if self._sink is not None:
+            await self._sink.close()
+
+    def _connected(self) -> Sink:
+        assert self._url is not None
+        options = self._plant.settings.sinks.options.get(split_url(self._url)[0], {})
+        return connect_sink(self._url, options, self._plant.context, "sinks.events")
 
     async def _write_on(self) -> None:
-        while True:
-            await self._plant.clock.sleep(_WRITE_S)
+        is_ending = False
+        while not is_ending:
+            await pause(_WRITE_S, self._plant.clock, self._ending)
+            is_ending = self._ending.is_set()
             await self._write()
 
     async def _write(self) -> None:
-        events = self._log.take()
-        if self._sink is None or not events:
+        if not (events := self._log.take()):
             return
         try:
+            self._sink = self._sink or self._connected()
             await self._sink.write(self._log.records(events))
             await self._sink.flush()
+            self._is_failing = False
         except StreamadError as error:
-            get_logger().warning("events not written yet", reason=str(error), events=len(events))
+            if not self._is_failing:
+                get_logger().warning("events are not written yet", reason=str(error), events=len(events))
+            self._is_failing = True
             self._log.give_back(events)
+            await self._drop_sink()
+
+    async def _drop_sink(self) -> None:
+        """Begin anew with the next write: after a failure a sink may take no more, or keep what it was given."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            with suppress(StreamadError):
+                await sink.close()

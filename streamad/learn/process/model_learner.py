@@ -105,6 +105,11 @@ class ModelLearner:
         )
         await self.trainings.start_due(need, _nothing)
 
+    async def close(self) -> None:
+        """End the training that runs, which resumes at the next start, and close the store; safe to call twice."""
+        await self.trainings.close()
+        await in_thread(self._thread, self._store.close)
+
     @property
     def held(self) -> dict[Share, int]:
         """Return how many sequences each share has."""

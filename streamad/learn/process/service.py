@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from streamad.errors import StoreError, StreamadError
+from streamad.errors import RegistryError, SourceError, StoreError, StreamadError, TakenOverError
 from streamad.learn.feedback.reader import FeedbackReader
 from streamad.learn.parts import known_models, may_be_added, registry_of, store_for, stored_names
 from streamad.learn.process.model_learner import ModelLearner
@@ -19,7 +19,13 @@ from streamad.messages import Feedback, Share, Window, unpacked_values
 from streamad.messages.accepting import is_alert_id
 from streamad.outputs.reading import received, subscription_of
 from streamad.plant import Plant
-from streamad.ports import EndingSubscription, HoldingSubscription, StoredMessage, Subscription
+from streamad.ports import (
+    EndingSubscription,
+    ExclusiveSubscription,
+    HoldingSubscription,
+    StoredMessage,
+    Subscription,
+)
 from streamad.settings.places import file_path, sink_urls
 from streamad.system.arrived import Arrived
 from streamad.system.clock import pause
@@ -28,6 +34,7 @@ from streamad.system.tasks import wait_for_either
 from streamad.system.threads import LoneThread
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.events import Emit
+from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
 from streamad.types import ChannelSpec, to_us
 from streamad.types import Window as Values
@@ -64,9 +71,10 @@ class PlantLearner:
         self._thread = LoneThread("streamad-learner")
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, ModelLearner] = {}
-        self._watching: list[asyncio.Task[None]] = []
-        self._feedback = FeedbackReader(plant, self._marked, emit)
+        self._feedback: FeedbackReader | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self._is_failing = False
+        self._has_begun = False
         self._reasons: set[str] = set()
         self.n_skipped = 0
         """Window messages that are not learned from."""
@@ -82,15 +90,14 @@ class PlantLearner:
             await self._learner_of(name)
 
     async def run(self) -> None:
-        """Follow windows and marks and train what is due, until ``finish`` has read what is there, or cancelled."""
-        marks = asyncio.create_task(self._feedback.run())
-        turning = asyncio.create_task(self._turn_on())
+        """Follow windows and marks and train what is due, until ``finish`` has read what is there, or cancelled.
+
+        Raises StoreError or RegistryError if what there is cannot be opened at the first time.
+        """
         try:
             await self._follow()
         finally:
-            for task in (turning, marks):
-                task.cancel()
-            await asyncio.gather(turning, marks, return_exceptions=True)
+            await self._end_work()
 
     def request_stop(self) -> None:
         """End reading and begin no more training; one that runs is ended and resumes at the next start."""
@@ -108,12 +115,7 @@ class PlantLearner:
 
     async def close(self) -> None:
         """End what runs; safe to call twice."""
-        await self._feedback.close()
-        for task in self._watching:
-            task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
-        await asyncio.gather(*(learner.trainings.close() for learner in self._learners.values()))
-        self._write_status()
+        await self._end_work()
         self._thread.shutdown(cancel_futures=True)
 
     # --- reading ---
@@ -123,33 +125,101 @@ class PlantLearner:
             try:
                 await self._read()
                 if self._ending.is_set():
-                    break
+                    return
+            except TakenOverError as error:
+                get_logger().warning("nothing is learned here until the other learner ends", why=str(error))
+                if self._ending.is_set():
+                    raise
             except StreamadError as error:
                 if not self._is_failing:
                     self._emit("learning_failed", f"nothing is learned: {error}; scoring goes on", level="error")
                 self._is_failing = True
-                if self._ending.is_set():
+                cannot_begin = not self._has_begun and isinstance(error, StoreError | RegistryError)
+                if self._ending.is_set() or cannot_begin:
                     raise
             await pause(_RETRY_S, self._clock, self._ending)
-        if not self._stopped.is_set():
-            left = await self._feedback.read_present(self._stopped, self._plant.settings.run.stop_timeout / 1e6)
-            if left is not None:
-                self._emit("feedback_left", f"{left.text}, for the next start: {left.why}")
-            await self.train_to_the_end()
 
     async def _read(self) -> None:
+        """Read until the end, or a stop; if another learner has the windows, first wait until it has ended."""
         subscription = self._subscription = windows_of(self._plant)
         assert isinstance(subscription, HoldingSubscription)
         if self._ending.is_set():
             self._end_reading()
         subscription.hold()
         async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
-            while batch := await arrived.take():
-                await self.take(batch)
-                subscription.release(len(batch))
-                self._is_failing = False
-                if self._stopped.is_set():
+            try:
+                if not await self._has_taken(subscription, arrived):
                     return
+                await self._begin_work()
+                await self._take_all(subscription, arrived)
+            finally:
+                if isinstance(subscription, ExclusiveSubscription):  # from its end on another learner may work
+                    await self._end_work()
+
+    async def _has_taken(self, subscription: Subscription, arrived: Arrived[StoredMessage]) -> bool:
+        """Return True once the windows are this learner's alone, False if it is stopped first. Raises SourceError."""
+        if not isinstance(subscription, ExclusiveSubscription):
+            return True
+        taking = asyncio.ensure_future(subscription.taken())
+        try:
+            await wait_for_either(self._stopped, taking)
+        finally:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+        if taking.cancelled():
+            return False
+        if not taking.result():
+            await arrived.take()  # raises why they cannot be read
+            raise TakenOverError("another learner has taken over")
+        return True
+
+    async def _take_all(self, subscription: HoldingSubscription, arrived: Arrived[StoredMessage]) -> None:
+        """Take what arrives; at the end also the marks that are there, and train what is due."""
+        while batch := await arrived.take():
+            await self._check_ours()
+            await self.take(batch)
+            subscription.release(len(batch))
+            self._is_failing = False
+            if self._stopped.is_set():
+                return
+        if self._ending.is_set() and not self._stopped.is_set():
+            assert self._feedback is not None
+            left = await self._feedback.read_present(self._stopped, self._plant.settings.run.stop_timeout / 1e6)
+            if left is not None:
+                self._emit("feedback_left", f"{left.text}, for the next start: {left.why}")
+            await self.train_to_the_end()
+
+    async def _check_ours(self) -> None:
+        """Raise TakenOverError unless this is the only learner: nothing that was read before may be stored then."""
+        subscription = self._subscription
+        if isinstance(subscription, ExclusiveSubscription) and not await subscription.is_ours():
+            raise TakenOverError("another learner has taken over: what was read here and not stored is its to learn")
+
+    async def _begin_work(self) -> None:
+        """Open the stores; take marks and train what is due from now on. Raises StoreError, RegistryError."""
+        if self._feedback is not None:
+            return
+        await self.open()
+        self._has_begun = True
+        self._feedback = FeedbackReader(self._plant, self._marked, self._emit)
+        self._beside += [asyncio.create_task(self._feedback.run()), asyncio.create_task(self._turn_on())]
+
+    async def _end_work(self) -> None:
+        """End the marks, and the trainings, which resume at the next start; close the stores. Safe to call twice."""
+        beside, self._beside = self._beside, []
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        feedback, self._feedback = self._feedback, None
+        if feedback is not None:
+            await feedback.close()
+        learners = tuple(self._learners.values())
+        await asyncio.gather(*(learner.trainings.close() for learner in learners))
+        if learners:
+            self._write_status()
+        self._learners.clear()
+        for learner in learners:
+            await learner.close()
 
     async def take(self, batch: Sequence[StoredMessage]) -> None:
         """Take a slice of messages, durable on return; those that are no windows to learn from are skipped."""
@@ -203,14 +273,18 @@ class PlantLearner:
         )
         await learner.open()
         self._learners[name] = learner
-        self._watching.append(asyncio.create_task(learner.trainings.watch()))
+        self._beside.append(asyncio.create_task(learner.trainings.watch()))
         return learner
 
     async def _marked(self, feedback: Feedback, sender: str | None) -> None:
         """Store a mark in the store of its model, in all of them if it names none or an unknown one.
 
-        Raises StoreError before there is a model: the mark waits for the first one.
+        Raises StoreError before there is a model, and if another learner has taken over: the mark waits.
         """
+        try:
+            await self._check_ours()
+        except SourceError as error:
+            raise StoreError(str(error)) from error
         mark = mark_of(feedback, received_us=self._clock.now_us(), by=sender)
         named = None if feedback.model is None else await self._learner_of(feedback.model)
         learners = tuple(self._learners.values()) if named is None else (named,)
@@ -278,7 +352,7 @@ def windows_of(plant: Plant) -> Subscription:
     url = sink_urls(settings)["windows"]
     if file_path(url) is not None and settings.run.checkpoint is not None:
         wanted |= {"checkpoint": str(plant.base_dir / settings.run.checkpoint), "sink": url}
-    return subscription_of(plant, "windows", wanted, is_patient=True)
+    return subscription_of(plant, "windows", wanted, is_patient=True, is_exclusive=True)
 
 
 def _window_in(stored: StoredMessage) -> Window | str:

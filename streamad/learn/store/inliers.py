@@ -86,6 +86,9 @@ class InlierStore:
         self._contents.refresh(anew=SHARES)
         self._take_stock()
 
+    def close(self) -> None:
+        """Do nothing: no shard stays open."""
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def offer(self, sequence: StoredSequence, share: Share) -> bool:

@@ -137,6 +137,10 @@ class Inliers(Protocol):
         """Look at what is there; make it if nothing is."""
         ...
 
+    def close(self) -> None:
+        """Close what is open; safe to call twice."""
+        ...
+
     def offer(self, sequence: StoredSequence, share: Share) -> bool:
         """Take a sequence into memory; return False if it is known."""
         ...

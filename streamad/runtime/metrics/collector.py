@@ -24,7 +24,7 @@ from prometheus_client.samples import Exemplar
 from streamad.messages import Decision, ModelRef
 from streamad.runtime.partition import Partition
 from streamad.runtime.pipeline import Pipeline
-from streamad.telemetry.metrics import Counters, Histogram
+from streamad.telemetry.metrics import Counters, Histogram, LearningCounters
 
 DEAD_LETTER_KINDS: Final = (
     "malformed", "schema_registry", "too_large", "too_many_samples", "wrong_type", "wrong_shape", "missing_field",
@@ -181,7 +181,7 @@ def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric
     yield _gauge("false_alarm_rate_configured_ratio", said, ("model",), rates)
     n_calibration = {(name,): each.n_calibration for name, each in ours.items() if each.n_calibration is not None}
     yield _gauge("calibration_sequences", "Sequences that calibrate the model in service.", ("model",), n_calibration)
-    learning = counters.learning
+    learning = {name: of for name, of in counters.learning.items() if isinstance(of, LearningCounters)}
     if not learning:
         return
     shares = (("accepted", "accepted"), ("reserve", "reserved"), ("aside", "aside"), ("unkept", "unkept"))

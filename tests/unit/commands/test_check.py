@@ -97,6 +97,15 @@ def test_feedback_is_checked_like_a_sink(tmp_path: Path) -> None:
     assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_place)).stdout
 
 
+def test_a_place_for_the_learners_events_that_cannot_be_written_is_a_finding(tmp_path: Path) -> None:
+    learning, sinks = {"process": "elsewhere", "store": "inliers"}, {"events": "out/events.jsonl"}
+    assert check(plant(tmp_path, learning=learning, sinks=sinks)).exit_code == 0
+    (tmp_path / "inliers.events.jsonl").mkdir()
+    found = the_one(plant(tmp_path, learning=learning, sinks=sinks))
+    path = tmp_path / "inliers.events.jsonl"
+    assert found == ("failed", "learning.store.events", f"{path} is a folder -> name a file in it")
+
+
 @pytest.mark.parametrize(
     ("place", "problem"),
     [

@@ -23,7 +23,7 @@ from streamad.messages import (
     NearestSequence,
     TermShare,
 )
-from streamad.telemetry.metrics import LearningCounters
+from streamad.telemetry.metrics import LearningCounters, ServedCounters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelRef("default.A", "0003")
@@ -144,6 +144,19 @@ def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.Capture
     counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(learned)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("n", "said"), [(0, ""), (2, "swaps 2")])
+def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
+    n: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learning = {"default": asdict(ServedCounters(version="0002", swaps=n))}
+    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": learning}
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert said in shown
+    assert ("swaps" in shown) == (n > 0)
+    assert "learned" not in shown
 
 
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from streamad.commands.report.gathering import MOST_EVENTS
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.judged_plant import ROLES, copied, judged_plant, rewrite
 
@@ -246,6 +247,21 @@ def test_drift_marks_and_other_versions_are_told(plant: CliPlant) -> None:
     assert "1 model_swapped" in page.text
     assert "false alarm 1 1 confirmed 0 0 neither (veto) 1 1" in " ".join(page.text.split())
     assert f"{len(alerts) - 2} alerts of this report without a mark" in page.text
+
+
+def test_events_of_a_learner_stand_among_those_of_workers_by_time(plant: CliPlant) -> None:
+    def event(minutes: int, kind: str) -> dict[str, Any]:
+        at = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+        return {"type": "event", "schema_version": 2, "kind": kind, "message": f"it is {kind}", "created_at": at}
+
+    settings(plant, learning={"store": "inliers", "process": "elsewhere"})
+    write(plant, "../inliers.events", event(30, "drift"), event(10, "model_promoted"))
+    assert "it is drift" in report(plant, "--pictures", "0").text, "also where the workers have written none"
+    write(plant, "events", *(event(20, "model_swapped") for _ in range(MOST_EVENTS)))
+    text = report(plant, "--pictures", "0").text
+    assert f"{MOST_EVENTS} model_swapped" in text
+    assert text.index("it is model_promoted") < text.index("it is model_swapped")
+    assert "it is drift" not in text, "it is older than the newest"
 
 
 def test_messages_of_a_former_release_are_counted(plant: CliPlant) -> None:

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from streamad.commands.shared.plants import check_out, load_plant, load_whole_plant
 from streamad.errors import ConfigError, UsageError
+from streamad.outputs.places import misplaced
+from streamad.plant import Plant
 from streamad.settings.places import Places, folders_of, held_files
 from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
 
 NAMES = st.sampled_from(
     [
@@ -103,6 +106,34 @@ def test_no_recordings_are_read_from_a_folder_of_the_plant(plant: Path, source: 
 
 def key_folder(key: str) -> str:
     return {"model.registry": "registry", "learning.store": "inliers", "run.checkpoint": "checkpoint"}[key]
+
+
+@pytest.mark.parametrize(
+    ("sections", "key", "why"),
+    [
+        ({"sinks": {"events": "inliers.events.jsonl"}}, "learning.store.events", "is also the file of sinks.events"),
+        ({"sinks": {"alerts": "inliers.events.jsonl"}}, "learning.store.events", "is also the file of sinks.alerts"),
+        ({"sinks": {"alerts": "inliers.events.jsonl.g.position"}}, "sinks.alerts", "keep their position"),
+        ({"model": {"registry": "inliers.events.jsonl"}}, "learning.store.events", "also the folder of model.registry"),
+        ({"source": {"url": "*.events.jsonl"}}, "learning.store.events", "would be read as recordings"),
+        ({"sinks": {"events": "stdout:", "alerts": "inliers.events.jsonl"}}, None, ""),
+        ({"sinks": {"events": None, "alerts": "inliers.events.jsonl"}}, None, ""),
+        ({"process": "worker", "sinks": {"alerts": "inliers.events.jsonl"}}, None, ""),
+    ],
+)
+def test_nothing_else_lies_where_a_learner_writes_its_events(
+    tmp_path: Path, sections: dict[str, Any], key: str | None, why: str
+) -> None:
+    content = {
+        "channels": [{"name": "temp_c"}],
+        "source": {"url": "rec"},
+        "learning": {"store": "inliers", "process": sections.pop("process", "elsewhere")},
+        **sections,
+        "sinks": {"events": "out/events.jsonl", **sections.get("sinks", {})},
+    }
+    found = misplaced(Plant(Settings(**content), tmp_path, SystemClock()))  # type: ignore[arg-type]
+    assert [problem.path for problem in found] == ([] if key is None else [key])
+    assert all(why in problem.message for problem in found)
 
 
 @pytest.mark.parametrize("source", ["rec", "rec/*.jsonl", "**/*.jsonl", "day.csv", "kafka://broker:9092/press"])

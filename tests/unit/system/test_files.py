@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamad.errors import OutputError, RegistryError
 from streamad.system import files
-from streamad.system.files import append_lines, clear_leftovers, replacing, write_atomically
+from streamad.system.files import append_lines, clear_leftovers, cut_torn_line, replacing, write_atomically
 from streamad.system.locks import locked, try_lock
 from streamad.system.opening import NotRegularError, open_regular, read_state
 from tests.support.waiting import returned
@@ -190,6 +193,18 @@ def test_lines_for_a_place_that_is_no_file_are_refused_at_once(folder: Path, kin
     lines = b"x" * 1_000_000 + b"\n"  # more than a FIFO holds
     with pytest.raises(OutputError, match=r"not a regular file .*; name a regular file"):
         returned(lambda: append_lines(path, lines, busy=""))
+
+
+@given(whole=st.lists(st.binary(max_size=200_000).filter(lambda line: b"\n" not in line), max_size=3), torn=st.binary())
+def test_a_torn_line_is_cut_off_and_no_whole_one(whole: list[bytes], torn: bytes) -> None:
+    lines = b"".join(line + b"\n" for line in whole)
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "events.jsonl")
+        cut_torn_line(path)
+        assert not path.exists()
+        path.write_bytes(lines + torn.replace(b"\n", b"") * 100)
+        cut_torn_line(path)
+        assert path.read_bytes() == lines
 
 
 def test_lines_are_appended_through_a_link_as_a_user_wants_it(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from streamad.errors import OutputError
 from streamad.judge.gate import is_shown
-from streamad.messages import Attribution, ChannelSegment, Feedback, Message, Window, packed_values
+from streamad.messages import Attribution, ChannelSegment, Event, Feedback, Message, Window, packed_values
 from streamad.messages.accepting import accepted
 from streamad.types import to_us
 from streamad.web.reading import Reading
@@ -100,6 +100,36 @@ async def test_files_that_are_not_there_yet_are_waited_for_without_a_warning(
     await asyncio.gather(task, return_exceptions=True)
     assert "not there yet" not in "".join(capsys.readouterr())
     view.close()
+
+
+async def test_events_of_the_learner_are_read_beside_those_of_the_workers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view, changed = opened(tmp_path), asyncio.Event()
+    plant = plant_in(tmp_path, learning={"process": "elsewhere", "store": "inliers"})
+    (tmp_path / "events.jsonl").write_bytes(event_line("too_many_streams"))
+    reading = Reading(plant, view, changed.set)
+    await read_until(tmp_path, view, lambda: len(view.events(9)) == 1, reading, changed)
+    (tmp_path / "inliers.events.jsonl").write_bytes(event_line("model_promoted") + event_line("drift")[:-1])
+    await read_until(tmp_path, view, lambda: len(view.events(9)) == 2, reading, changed)
+    assert sorted(one.kind for one in view.events(9)) == ["model_promoted", "too_many_streams"]
+    assert "not there yet" not in "".join(capsys.readouterr())
+    view.close()
+
+
+async def test_a_place_that_cannot_be_read_is_a_trouble_of_its_own(tmp_path: Path) -> None:
+    view, changed = opened(tmp_path), asyncio.Event()
+    plant = plant_in(tmp_path, learning={"process": "elsewhere", "store": "inliers"})
+    (tmp_path / "inliers.events.jsonl").mkdir()
+    reading = Reading(plant, view, changed.set)
+    (tmp_path / "events.jsonl").write_bytes(event_line("drift"))
+    await read_until(tmp_path, view, lambda: bool(view.events(9)) and bool(reading.troubles), reading, changed)
+    assert list(reading.troubles) == ["events of the learner"]
+    view.close()
+
+
+def event_line(kind: str) -> bytes:
+    return msgspec.json.encode(Event(kind=kind, message=kind, created_at=T)) + b"\n"
 
 
 async def test_a_restart_reads_on_and_changes_nothing_that_was_read(tmp_path: Path) -> None:

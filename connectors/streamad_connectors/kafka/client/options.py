@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -151,6 +151,16 @@ class KafkaSubscriptionOptions(ClientOptions):
         max_length=_MAX_NAME,
         description="header in which the broker or a proxy, not the sender, writes who sent a message; default: none",
     )
+    exclusive: bool = Field(
+        default=False,
+        description="one member of the group reads all partitions; the others wait until it has left",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_group(self) -> Self:
+        if self.exclusive and self.group is None:
+            raise ValueError("exclusive is for the readers of one group: name it, too")
+        return self
 
 
 _Options = TypeVar("_Options", bound=ClientOptions)

@@ -11,7 +11,7 @@ from typing import cast
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition, errors
 from pydantic import BaseModel
 
-from streamad.errors import SourceError
+from streamad.errors import SourceError, TakenOverError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.telemetry.logs import get_logger
@@ -19,6 +19,7 @@ from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
 from streamad_connectors.kafka.client.options import Client, KafkaSubscriptionOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
+from streamad_connectors.kafka.reading.tenure import Tenure
 
 _WAIT_MS = 500
 _COMMIT_S = 1.0
@@ -38,6 +39,8 @@ class KafkaSubscription:
     ``close``. After ``hold`` it is done by ``release`` alone. Without a group no position is kept. ``start`` says where
     to begin a partition that the group has not read yet; the default is the earliest message with a group, the next
     message without.
+
+    If ``exclusive``, one program of the group reads all partitions and the others wait until it has left.
 
     With ``principal_header`` a message bears the sender that this header names.
 
@@ -67,27 +70,38 @@ class KafkaSubscription:
         self._is_closed = False
         self._is_ending = False
         self._ends: dict[TopicPartition, int] | None = None  # the ends of our partitions when it was asked to end
+        self._tenure = Tenure(self._topic) if given.exclusive else None
+        self._is_waiting = False
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
-        """Yield messages as they are committed. Raises SourceError if the topic cannot be read."""
-        consumer = await self._started()
-        while not self._is_closed:
-            self.done()
-            await self._commit_if_due(consumer)
-            if self._is_ending and await self._is_through(consumer):
-                return
-            record = await self._fetch(consumer)
-            if record is None:
-                continue
-            partition = TopicPartition(record.topic, record.partition)
-            is_new = record.offset > self._seen.get(partition, -1)  # else a repetition after a rebalance
-            if self._held is None or (not is_new and all(held != partition for held, _ in self._held)):
-                self._yielded = partition, record.offset
-            elif is_new:
-                self._held.append((partition, record.offset))
-            if is_new:
-                self._seen[partition] = record.offset
-                yield stored_message(record, self._principal_header)
+        """Yield messages as they are committed. Raises SourceError if the topic cannot be read, TakenOverError."""
+        try:
+            consumer = await self._started()
+            while not self._is_closed:
+                self.done()
+                await self._commit_if_due(consumer)
+                if self._is_ending and await self._is_through(consumer):
+                    return
+                record = await self._fetch(consumer)
+                if record is not None and self._may_yield(record):
+                    yield stored_message(record, self._principal_header)
+        finally:
+            if self._tenure is not None:
+                self._tenure.settled.set()
+
+    def _may_yield(self, record: ConsumerRecord[bytes | None, bytes | None]) -> bool:
+        """Return whether a record is ours to yield and new; note that it is yielded, or held."""
+        if self._tenure is not None and not self._tenure.is_held:
+            return False
+        partition = TopicPartition(record.topic, record.partition)
+        is_new: bool = record.offset > self._seen.get(partition, -1)  # else a repetition after a rebalance
+        if self._held is None or (not is_new and all(held != partition for held, _ in self._held)):
+            self._yielded = partition, record.offset
+        elif is_new:
+            self._held.append((partition, record.offset))
+        if is_new:
+            self._seen[partition] = record.offset
+        return is_new
 
     def done(self) -> None:
         """Mark the message yielded last as done, for the next commit."""
@@ -106,6 +120,34 @@ class KafkaSubscription:
             partition, offset = self._held.popleft()
             if self._group is not None:
                 self._to_commit[partition] = offset + 1
+
+    async def taken(self) -> bool:
+        """Return True once all partitions are ours, False if ``messages`` ends before that; see ``exclusive``."""
+        if self._tenure is None:
+            return True
+        await self._tenure.settled.wait()
+        return self._tenure.is_held
+
+    async def is_ours(self) -> bool:
+        """Return whether all partitions are still ours: whether the brokers take a commit of our membership."""
+        while self._tenure is not None and (consumer := self._consumer) is not None and self._tenure.is_held:
+            try:
+                async with asyncio.timeout(self._client.request_timeout_s):
+                    await consumer.commit(await self._resting(consumer))
+                return self._tenure.is_held
+            except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
+                await asyncio.sleep(_POSITION_S)  # a rebalance is under way, and says whose they are
+            except (errors.KafkaError, OSError) as error:
+                await self._survive(error)
+        return self._tenure is None
+
+    async def _resting(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
+        """Return where the group stands in one of our partitions: before the first message that is held."""
+        partition = min(consumer.assignment(), default=None)
+        if partition is None:
+            raise errors.IllegalStateError("a rebalance is under way")
+        held = [offset for each, offset in self._held or () if each == partition]
+        return {partition: held[0] if held else await consumer.position(partition)}
 
     def end_with_present(self) -> None:
         """Let ``messages`` end after the committed messages that our partitions hold now."""
@@ -170,10 +212,31 @@ class KafkaSubscription:
 
     async def before_rebalance(self) -> None:
         """Commit the position; the next owner reads the message yielded last, or we skip its repetition."""
+        if self._tenure is not None:
+            self._tenure.revoked()
         if self._consumer is not None:
             await self._commit(self._consumer)
         self._yielded = None
         self._to_commit.clear()
+
+    def after_rebalance(self, assigned: set[TopicPartition]) -> None:
+        """Note whether all partitions are ours; say once if they are another reader's."""
+        if self._tenure is None or self._tenure.is_lost:
+            return
+        self._tenure.assigned(assigned)
+        if self._tenure.is_held:
+            if self._is_waiting:
+                get_logger().warning("the other reader has left: reading", topic=self._topic, group=self._group)
+            self._is_waiting = False
+        elif not self._is_waiting:
+            self._is_waiting = True
+            holder = self._tenure.holder or "unknown"
+            get_logger().warning(
+                "another reader has the whole topic: waiting until it leaves",
+                reader=holder,
+                topic=self._topic,
+                group=self._group,
+            )
 
     async def _started(self) -> AIOKafkaConsumer:
         if self._consumer is not None:
@@ -184,7 +247,10 @@ class KafkaSubscription:
             group_id=self._group,
             max_poll_interval_ms=_MAX_PER_MESSAGE_MS,
             rebalance_timeout_ms=_REBALANCE_MS,
+            **({} if self._tenure is None else {"partition_assignment_strategy": (self._tenure,)}),
         )
+        if self._tenure is not None:
+            self._tenure.attach(consumer)
         consumer.subscribe([self._topic], listener=_CommitsBefore(self))
         try:
             async with asyncio.timeout(self._client.connect_timeout_s * 4):
@@ -199,7 +265,9 @@ class KafkaSubscription:
         return consumer
 
     async def _fetch(self, consumer: AIOKafkaConsumer) -> ConsumerRecord[bytes | None, bytes | None] | None:
-        """Return the next message, None after a time without one."""
+        """Return the next message, None after a time without one. Raises SourceError, TakenOverError."""
+        if self._tenure is not None and self._tenure.is_lost:
+            raise TakenOverError(f"another reader of group {self._group} has taken over topic {self._topic}")
         try:
             found = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=1)
         except errors.NoOffsetForPartitionError as error:
@@ -286,6 +354,9 @@ class KafkaSubscription:
     async def _commit(self, consumer: AIOKafkaConsumer) -> None:
         """Commit positions; those that fail are committed later, or their messages are read again by the next owner."""
         self._committed_at = time.monotonic()
+        if self._tenure is not None and not self._tenure.is_held:
+            self._to_commit.clear()  # brokers take a commit of no member if the group is empty: it would set it back
+            return
         ours = consumer.assignment()
         taken = self._to_commit = {part: offset for part, offset in self._to_commit.items() if part in ours}
         if not taken:
@@ -317,7 +388,7 @@ class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         await self._subscription.before_rebalance()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        pass
+        self._subscription.after_rebalance(assigned)
 
 
 def stored_message(

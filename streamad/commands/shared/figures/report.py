@@ -59,9 +59,12 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
     """Add what became of sequences and samples that have no score."""
     if reasons := unscorable_text(counters.get("unscorable", {})):
         table.add_row("unscorable", reasons)
-    for name, learned in counters.get("learning", {}).items():
-        what = "learned" if len(counters["learning"]) == 1 else f"learned ({name})"
-        table.add_row(what, _learned(learned))
+    for name, of in counters.get("learning", {}).items():
+        which = "" if len(counters["learning"]) == 1 else f" ({name})"
+        if "accepted" in of:
+            table.add_row(f"learned{which}", _learned(of))
+        elif of["swaps"]:  # a process of its own learns, and knows the rest
+            table.add_row(f"swaps{which}", str(of["swaps"]))
     for what, said in lost_texts(counters):
         table.add_row(what, said)
     if held := counters.get("held"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +15,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from streamad.errors import StoreError
 from streamad.judge.gate import make_window
 from streamad.judge.verdicts import alert_id
 from streamad.learn.parts import store_for
+from streamad.learn.process import service
 from streamad.learn.process.service import PlantLearner
 from streamad.messages import SHARES, Feedback, ModelRef, Share, Window
 from streamad.ports import StoredMessage
@@ -179,3 +181,58 @@ def plant_of_same(folder: Path, plant: LearningPlant) -> LearningPlant:
     other = LearningPlant(folder, learning=plant.settings.learning.model_dump() if plant.settings.learning else {})
     other.train()
     return other
+
+
+class TakenAway:
+    """A subscription that is this reader's until ``n`` messages were read; then another reader has it."""
+
+    options_model = BaseModel
+
+    def __init__(self, messages: Sequence[StoredMessage], n: int) -> None:
+        self._messages, self._n = messages, n
+        self.n_read = self.n_released = 0
+
+    async def messages(self) -> AsyncIterator[StoredMessage]:
+        for message in self._messages:
+            self.n_read += 1
+            yield message
+            await asyncio.sleep(0.2)  # time in which it is taken, one at a time
+        await asyncio.Event().wait()
+
+    def done(self) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def release(self, n: int) -> None:
+        self.n_released += n
+
+    async def taken(self) -> bool:
+        return True
+
+    async def is_ours(self) -> bool:
+        return self.n_read <= self._n
+
+    async def close(self) -> None: ...
+
+
+async def test_what_was_read_before_another_learner_took_over_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = plant_in(tmp_path)
+    subscriptions = [TakenAway(stored(*map(record, range(3))), 2), TakenAway(stored(record(7)), 1)]
+    waiting = iter(subscriptions)
+    monkeypatch.setattr(service, "windows_of", lambda _: next(waiting))
+    monkeypatch.setattr(service, "_RETRY_S", 0.0)
+    events: list[str] = []
+    learner = PlantLearner(plant.plant, lambda kind, *_, **__: events.append(kind))
+    running = asyncio.create_task(learner.run())
+    async with asyncio.timeout(30):
+        while not subscriptions[1].n_released:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.02)
+    learner.request_stop()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await learner.close()
+    assert {sequence for _, sequence, _ in in_store(plant).values()} == {"B-0", "B-1", "B-7"}
+    assert [each.n_released for each in subscriptions] == [2, 1]
+    assert events == [], "it is no failure"
