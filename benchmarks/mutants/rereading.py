@@ -23,11 +23,11 @@ REREADING: tuple[Mutant, ...] = (
         _LAWS,
     ),
     mutant(
-        "short-way-takes-done-records",
+        "short-way-takes-done-sequences",
         _JOINING,
-        "or stream.held is not None or block.offset < stream.done_below:\n        return None\n    times_us",
-        "or stream.held is not None:\n        return None\n    times_us",
-        "after a restart samples of a judged sequence join one of the same id that is open",
+        "stream.entries or stream.partial or block.offset < stream.done_below:",
+        "stream.entries or stream.partial:",
+        "after a restart a whole sequence in one message gets a second verdict once its id is forgotten",
         _LAWS,
     ),
     mutant(

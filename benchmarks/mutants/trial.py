@@ -16,6 +16,7 @@ from benchmarks.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600.0
+PLUGIN = "benchmarks.mutants.unshrunk"
 _TESTS_FAILED = 1
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
@@ -42,7 +43,7 @@ class Copy:
 
     def first_failure(self, tests: Iterable[str], limit_s: float = LIMIT_S) -> str | None:
         """Run ``tests`` up to the first failure, and return its test; "time-out" if they take too long."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, *tests]
         try:
             done = subprocess.run(
                 command,

@@ -84,6 +84,19 @@ def test_max_duration_exactly_at_limit(sent: str, last: int, is_over: bool) -> N
     assert plant.late() == ([(21, True)] if is_over else [])
 
 
+def test_a_second_sample_exactly_at_max_duration_ends_nothing_either() -> None:
+    plant = Plant(us(max_duration=20))
+    assert plant.send(0) + plant.send(20) + plant.send(20) == []
+    assert plant.send(21) == [("A", "max_duration", [0, 20])]
+
+
+@pytest.mark.parametrize(("last", "reason"), [(9, "gap"), (10, "gap"), (11, "max_duration")])
+def test_the_reason_is_the_limit_that_comes_first_and_of_two_at_once_the_gap(last: int, reason: str) -> None:
+    plant = Plant(us(end=("gap",), gap=11, max_duration=21))
+    assert plant.send(0) + plant.send(last) == []
+    assert plant.send(100) == [("A", reason, [0, last])]
+
+
 @pytest.mark.parametrize("sent", ["chunk", "singles"])
 @pytest.mark.parametrize(("n", "is_over"), [(2, False), (3, False), (4, True)])
 def test_max_samples_exactly_at_limit(sent: str, n: int, is_over: bool) -> None:
@@ -201,6 +214,18 @@ def test_an_id_recurs_after_closed_memory(clock: int, recurs: bool) -> None:
     plant.send(0, at=100, end=True)
     plant.send(1, at=clock)
     assert plant.late() == ([] if recurs else [(1, True)])
+
+
+def test_an_id_is_remembered_for_a_sample_that_waits_longer_than_closed_memory() -> None:
+    """It came within that time; when it is released, other sequences have ended, and their ends forget old ids."""
+    plant = Plant(us(end=("marker",), allowed_lateness=50, closed_memory=10))
+    plant.send(0, 5, at=100, end=True)
+    plant.send(20, id="B", at=102, end=True)
+    plant.send(30, at=103)
+    assert plant.send(60, id="C", at=104) == [("A", "marker", [0, 5])]
+    assert plant.send(72, id="C", at=120) == [("B", "marker", [20])]
+    plant.send(85, id="C", at=121)
+    assert plant.late() == [(30, True)]
 
 
 @pytest.mark.parametrize(
