@@ -10,6 +10,7 @@ _FORCED_ENDS = "streamad/ingest/sequences/forced_ends.py"
 _ASSEMBLY, _INTAKE = "streamad/ingest/assembly.py", "streamad/ingest/intake.py"
 _TESTS = "tests/unit/ingest/"
 _EXAMPLES, _LAWS = _TESTS + "test_intake.py", _TESTS + "test_restart_laws.py"
+_ASSEMBLY_TESTS = _TESTS + "test_assembly.py"
 _FORCED, _WRONG = _TESTS + "test_forced_ends.py", _TESTS + "test_wrong_times.py"
 
 REREADING: tuple[Mutant, ...] = (
@@ -28,14 +29,14 @@ REREADING: tuple[Mutant, ...] = (
         "stream.entries or stream.partial or block.offset < stream.done_below:",
         "stream.entries or stream.partial:",
         "after a restart a whole sequence in one message gets a second verdict once its id is forgotten",
-        _LAWS,
+        _TESTS + "test_joining.py",
     ),
     mutant(
-        "done-below-falls-back",
+        "floor-of-now-in-the-progress",
         _ENDS,
-        "oldest or (max(read_below, self.done_below), now)",
-        "oldest or (read_below, now)",
-        "a commit amid the second reading forgets how much of a stream is done",
+        "floor_us=clocks.floor_us,",
+        "floor_us=self.floor_us,",
+        "samples that a flush has released are late when they are read again",
         _LAWS,
     ),
     mutant(
@@ -72,14 +73,14 @@ REREADING: tuple[Mutant, ...] = (
         "            undone = by.position.offset, by.before\n",
         "",
         "if the sample that ends a sequence came before it, a restart ends the sequence elsewhere",
-        _LAWS,
+        _ASSEMBLY_TESTS,
     ),
     mutant(
-        "clock-of-the-progress-includes-its-record",
+        "clock-of-now-in-the-progress",
         _ASSEMBLY,
         "clock_us, low_watermark_us = clocks.partition_us, clocks.record_us",
-        "clock_us, low_watermark_us = clocks.record_us, clocks.record_us",
-        "rereading begins with a clock that the first record has already moved, so silence ends nothing there",
+        "clock_us, low_watermark_us = self.clock_us, clocks.record_us",
+        "rereading begins with a clock that later records have moved, so no silence before them ends anything",
         _LAWS,
     ),
     mutant(

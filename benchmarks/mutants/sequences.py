@@ -212,12 +212,13 @@ SEQUENCES: tuple[Mutant, ...] = (
         _LAWS,
     ),
     mutant(
-        "flush-sets-no-floor",
+        "silence-before-waiting-samples",
         _ENDS,
-        "        self.floor_us = self.max_time_us\n        for run in self.pending.release(None):\n",
-        "        for run in self.pending.release(None):\n",
-        "after a flush older samples are still accepted, out of order",
+        "            self.flush()\n            return\n        silent_us",
+        "            self.flush()\n        silent_us",
+        "the deadline of the wait for late samples ends sequences as well",
         _EXAMPLES,
+        _LAWS,
     ),
     mutant(
         "silence-without-lateness",
@@ -262,7 +263,7 @@ SEQUENCES: tuple[Mutant, ...] = (
         "if newest_us is None or time_us - newest_us <= self.farthest_us:",
         "if newest_us is None or time_us - newest_us < self.farthest_us:",
         "a sample exactly at the limit is held as if its time were wrong",
-        _WRONG,
+        _EXAMPLES,
     ),
     mutant(
         "accepted-sample-moves-the-clock-with-its-own-record-time",
@@ -270,8 +271,7 @@ SEQUENCES: tuple[Mutant, ...] = (
         "moved_at = offset if held.record_us is None else None",
         "moved_at = offset",
         "read again, an accepted sample moves the clock to an event time although its record had a time of its own",
-        _WRONG,
-        _TESTS + "test_restart_laws.py",
+        _EXAMPLES,
     ),
     mutant(
         "overdue-one-record-early",

@@ -515,3 +515,52 @@ def test_committing_what_is_not_in_flight_is_an_error() -> None:
     plant.assembler.committed(closed)
     with pytest.raises(ValueError, match="not in flight"):
         plant.assembler.committed(closed)
+
+
+# --- far ahead, and read again ---------------------------------------------------------------------------------------
+
+
+def read_again(plant: Plant, limits: SequenceSettings, **how: Any) -> Plant:
+    """Commit all that ended but the last sequence; return what the next run begins with."""
+    for closed in plant.finished[:-1]:
+        plant.assembler.committed(closed)
+    progress = merge(None, plant.assembler.progress(plant.offset))
+    again = Plant(limits, progress=progress, **how)
+    again.offset = progress.low_watermark
+    return again
+
+
+@pytest.mark.parametrize(("time", "is_held"), [(24, False), (25, False), (26, True)])
+def test_far_ahead_exactly_at_the_limit(time: int, is_held: bool) -> None:
+    plant = Plant(us(max_duration=20, allowed_lateness=5))
+    plant.send(0, at=None)
+    plant.send(time, at=None)
+    assert bool(plant.assembler.jumps.held) == is_held
+
+
+def test_an_accepted_sample_moves_no_clock_when_read_again_if_its_record_had_its_own_time() -> None:
+    limits = us(end=("marker",), max_duration=20)
+    plant = Plant(limits, max_clock_skew_us=5)
+    plant.send(0, at=0, end=True)
+    plant.send(1000, id="B", at=1, end=True)
+    assert plant.send(1001, id="C", at=2) == [("B", "marker", [1000])]
+    plant.finished.append(plant.finished[-1])  # commit both
+    again = read_again(plant, limits, max_clock_skew_us=5)
+    assert again.offset == 2
+    again.send(1001, id="C", at=2)
+    assert (plant.assembler.clock_us, again.assembler.clock_us) == (2, 2)
+
+
+def test_the_sample_that_ended_a_sequence_is_read_again_though_it_came_before_and_joined_none() -> None:
+    """It belongs to a closed sequence; waiting, it was released behind the first sample of the one that it ended."""
+    limits = us(end=("marker",), max_duration=20, allowed_lateness=30)
+    plant = Plant(limits)
+    plant.send(0, id="X", at=0, end=True)
+    assert plant.send(50, id="X", at=1) == [("X", "marker", [0])]
+    plant.send(25, id="A", at=2)
+    assert plant.send(85, id="C", at=3) == [("A", "max_duration", [25])]
+    again = read_again(plant, limits)
+    assert again.offset == 1
+    again.send(50, id="X", at=1)
+    again.send(25, id="A", at=2)
+    assert again.send(85, id="C", at=3) == [("A", "max_duration", [25])]
