@@ -84,11 +84,11 @@ REREADING: tuple[Mutant, ...] = (
         _LAWS,
     ),
     mutant(
-        "jump-at-the-low-watermark-forgotten",
+        "wrong-time-moves-the-clock-when-read-again",
         _JUMPS,
-        "max(offset, jump.moved_at or -1) >= low_watermark",
-        "max(offset, jump.moved_at or -1) > low_watermark",
-        "a progress forgets the jump that rereading meets first",
+        "others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))",
+        "others = times_us",
+        "a rejected time far ahead moves the clock of a second reading",
         _WRONG,
         _LAWS,
     ),
@@ -180,7 +180,5 @@ REREADING: tuple[Mutant, ...] = (
         "if batch.cursor is not None:",
         "a commit amid the second reading of files stores a cursor that lies before its offset",
         _EXAMPLES,
-        "tests/unit/connectors/files/test_cursors.py",
-        "tests/faults/test_recordings.py",
     ),
 )
