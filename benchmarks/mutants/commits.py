@@ -63,8 +63,7 @@ COMMITS: tuple[Mutant, ...] = (
         '_draw("half", stream, sequence) < 0.5',
         '_draw("reserve", stream, sequence) < 0.5',
         "the whole reserve calibrates, and nothing is left to compare with",
-        _GATE_TESTS,
-        "tests/unit/learn/training/test_split.py",
+        "tests/unit/learn/store/test_records.py",
     ),
     mutant(
         "gate-by-the-model-of-the-plant",

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600.0
 PLUGIN = "benchmarks.mutants.unshrunk"
 _TESTS_FAILED = 1
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class TrialError(Exception):
