@@ -49,7 +49,7 @@ def run(mutants: Sequence[Mutant]) -> int:
                     print(f"error: {each.name}: {error}", file=sys.stderr, flush=True)
                     n_failed += 1
                     continue
-                result = Result(each.name, each.digest(ROOT), caught_by, round(time.monotonic() - started_s, 1))
+                result = Result(each.name, each.digest(copy.root), caught_by, round(time.monotonic() - started_s, 1))
                 store_result(result, [each.name for each in MUTANTS])
                 print(f"{each.name}: {caught_by or 'SURVIVED'} ({result.seconds:.0f} s)", flush=True)
     results = read_results()

@@ -138,12 +138,13 @@ COMMITS: tuple[Mutant, ...] = (
         "tests/faults/test_partition_schedules.py",
     ),
     mutant(
-        "assigned-partition-restored-before-it-is-dropped",
+        "assigned-again-without-a-drop",
         _PIPELINE,
         "                self._drop(event.partition)\n                self._restore(event)\n",
-        "                self._restore(event)\n                self._drop(event.partition)\n",
-        "an assigned partition is given up at once and never read",
-        _PIPELINE_TESTS,
+        "                self._restore(event)\n",
+        "a partition that is assigned anew keeps what its former life had in flight",
+        _PARTITION_TESTS,
+        "tests/faults/test_partition_schedules.py",
     ),
     mutant(
         "restored-before-it-is-released",
@@ -155,13 +156,13 @@ COMMITS: tuple[Mutant, ...] = (
         "tests/faults/test_partition_schedules.py",
     ),
     mutant(
-        "end-of-input-before-the-last-commit",
+        "end-from-before-the-seek",
         _PIPELINE,
-        "        if not partition.in_flight and partition.committing is None:\n            self._finish(partition)\n",
-        "        if not partition.in_flight:\n            self._finish(partition)\n",
-        "the open sequences of an ended partition end while a commit is under way, which may still fail",
-        _PIPELINE_TESTS,
+        "        if partition is None or not partition.is_through(event):\n",
+        "        if partition is None:\n",
+        "an end that the source told before a seek ends sequences whose records are still to be read again",
         _PARTITION_TESTS,
+        "tests/faults/test_partition_schedules.py",
     ),
     # --- the local checkpoint ---
     Mutant(

@@ -112,7 +112,7 @@ LEARNING: tuple[Mutant, ...] = (
         "row[3] == _BEYOND for row in rows",
         "row[3] == _WAITS for row in rows",
         "a sequence that stayed for its mark alone is trained on once there is room",
-        _DATABASE_LAW,
+        _DATABASE_TESTS,
     ),
     mutant(
         "one-sequence-beyond-the-bound",
