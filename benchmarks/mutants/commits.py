@@ -143,8 +143,7 @@ COMMITS: tuple[Mutant, ...] = (
         "                self._drop(event.partition)\n                self._restore(event)\n",
         "                self._restore(event)\n",
         "a partition that is assigned anew keeps what its former life had in flight",
-        _PARTITION_TESTS,
-        "tests/faults/test_partition_schedules.py",
+        _PIPELINE_TESTS,
     ),
     mutant(
         "restored-before-it-is-released",
@@ -162,7 +161,6 @@ COMMITS: tuple[Mutant, ...] = (
         "        if partition is None:\n",
         "an end that the source told before a seek ends sequences whose records are still to be read again",
         _PARTITION_TESTS,
-        "tests/faults/test_partition_schedules.py",
     ),
     # --- the local checkpoint ---
     Mutant(

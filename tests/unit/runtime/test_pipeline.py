@@ -328,7 +328,10 @@ async def test_a_failing_source_and_a_failing_sink_end_the_run_with_their_error(
 # --- partitions ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begins_at_its_progress() -> None:
+@pytest.mark.parametrize("is_told", [True, False], ids=["revoked", "assigned again"])
+async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begins_at_its_progress(
+    is_told: bool,
+) -> None:
     first = tuple(records_of([line("a", "1", range(3), end=True), line("a", "2", [9.0, 10.0])]))
     rest = (Record(2, line("a", "2", [11.0], end=True)),)
     scorer = HeldScorer()
@@ -336,12 +339,14 @@ async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begin
 
     async def rebalance(run: Run, task: asyncio.Task[None]) -> None:
         await steps()
-        source.feed(PartitionRevoked("p"))
+        source.feed(*[PartitionRevoked("p")] * is_told)
         await steps()
         assert run.verdicts == []
-        scorer.go.set()
+        if is_told:
+            scorer.go.set()
         source.feed(PartitionAssigned("p"), RecordBatch("p", rest, 3), PartitionEnded("p"))
         await steps()
+        scorer.go.set()
         await until(lambda: len(run.judged) == 2)
         run.pipeline.request_stop()
 
