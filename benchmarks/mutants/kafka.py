@@ -97,7 +97,7 @@ KAFKA: tuple[Mutant, ...] = (
         + _COMMIT
         + "            await asyncio.gather(*sent)\n",
         "a transaction commits although the broker refused one of its messages",
-        _CRASHES,
+        f"{_CRASHES}::test_a_refused_record_leaves_nothing_of_its_transaction",
     ),
     mutant(
         "kafka-group-offset-behind-open-sequences",
@@ -129,8 +129,7 @@ KAFKA: tuple[Mutant, ...] = (
         "        except BaseException as error:\n            self._forget(held)\n",
         "        except BaseException as error:\n",
         "after a failed transaction the next commit goes through a producer whose outcome is in doubt",
-        _TESTS,
-        _CRASHES,
+        f"{_CRASHES}::test_a_zombie_commits_nothing_any_more",
     ),
     mutant(
         "kafka-progress-read-through-an-open-transaction",
