@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.producer.sender import Sender
 from aiokafka.protocol.transaction import EndTxnRequest
 
 from streamad.errors import OutputError, PartitionLost
+from streamad_connectors.kafka.writing import producer
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from tests.support.kafka.broker import Broker, Message, configure, produce
 from tests.support.kafka.commits import (
@@ -40,9 +42,11 @@ class Death:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int | None) -> None:
         self.points: list[str] = []
         self._at = at
+        # The two steps of a producer's start: what the coordinator knows, and the fence (InitProducerId).
+        monkeypatch.setattr(producer, "last_ending", self._wrapped("ask", producer.last_ending))
+        monkeypatch.setattr(Sender, "start", self._wrapped("fence", Sender.start))
         for client, names in {
             AIOKafkaProducer: [
-                "start",
                 "begin_transaction",
                 "abort_transaction",
                 "send_batch",
@@ -144,7 +148,8 @@ async def test_a_crash_at_any_point_changes_nothing(kafka: Broker) -> None:
         await live(plant, partition, lives[number], None)
     assert len(points) <= number, "there were more points than partitions"
     assert seen == {
-        *("before start", "after start", "before abort_transaction", "after abort_transaction"),
+        *("before ask", "after ask", "before fence", "after fence", "before start", "after start"),
+        *("before abort_transaction", "after abort_transaction"),
         *("before getmany", "after getmany"),
         *("before begin_transaction", "after begin_transaction", "before send_batch", "after send_batch"),
         *("before send_offsets_to_transaction", "after send_offsets_to_transaction"),
@@ -161,7 +166,7 @@ async def test_a_crash_at_any_point_of_a_restore_changes_nothing(kafka: Broker) 
     while seen.count("before begin_transaction") < 2:  # the second one is that of the commit
         seen.append((await live(plant, plant.partition(), steps, len(seen) + 1))[-1])
         assert not tasks()
-    calls = ["start", "begin_transaction", "abort_transaction", "start"]
+    calls = ["ask", "fence", "begin_transaction", "abort_transaction", "start"]
     calls += ["getmany"] * (len(seen) // 2 - len(calls))
     assert seen[:-1] == [f"{when} {call}" for call in calls for when in ("before", "after")]
     assert "after getmany" in seen

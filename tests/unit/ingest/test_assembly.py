@@ -84,6 +84,19 @@ def test_max_duration_exactly_at_limit(sent: str, last: int, is_over: bool) -> N
     assert plant.late() == ([(21, True)] if is_over else [])
 
 
+def test_a_second_sample_exactly_at_max_duration_ends_nothing_either() -> None:
+    plant = Plant(us(max_duration=20))
+    assert plant.send(0) + plant.send(20) + plant.send(20) == []
+    assert plant.send(21) == [("A", "max_duration", [0, 20])]
+
+
+@pytest.mark.parametrize(("last", "reason"), [(9, "gap"), (10, "gap"), (11, "max_duration")])
+def test_the_reason_is_the_limit_that_comes_first_and_of_two_at_once_the_gap(last: int, reason: str) -> None:
+    plant = Plant(us(end=("gap",), gap=11, max_duration=21))
+    assert plant.send(0) + plant.send(last) == []
+    assert plant.send(100) == [("A", reason, [0, last])]
+
+
 @pytest.mark.parametrize("sent", ["chunk", "singles"])
 @pytest.mark.parametrize(("n", "is_over"), [(2, False), (3, False), (4, True)])
 def test_max_samples_exactly_at_limit(sent: str, n: int, is_over: bool) -> None:
@@ -201,6 +214,18 @@ def test_an_id_recurs_after_closed_memory(clock: int, recurs: bool) -> None:
     plant.send(0, at=100, end=True)
     plant.send(1, at=clock)
     assert plant.late() == ([] if recurs else [(1, True)])
+
+
+def test_an_id_is_remembered_for_a_sample_that_waits_longer_than_closed_memory() -> None:
+    """It came within that time; when it is released, other sequences have ended, and their ends forget old ids."""
+    plant = Plant(us(end=("marker",), allowed_lateness=50, closed_memory=10))
+    plant.send(0, 5, at=100, end=True)
+    plant.send(20, id="B", at=102, end=True)
+    plant.send(30, at=103)
+    assert plant.send(60, id="C", at=104) == [("A", "marker", [0, 5])]
+    assert plant.send(72, id="C", at=120) == [("B", "marker", [20])]
+    plant.send(85, id="C", at=121)
+    assert plant.late() == [(30, True)]
 
 
 @pytest.mark.parametrize(
@@ -490,3 +515,52 @@ def test_committing_what_is_not_in_flight_is_an_error() -> None:
     plant.assembler.committed(closed)
     with pytest.raises(ValueError, match="not in flight"):
         plant.assembler.committed(closed)
+
+
+# --- far ahead, and read again ---------------------------------------------------------------------------------------
+
+
+def read_again(plant: Plant, limits: SequenceSettings, **how: Any) -> Plant:
+    """Commit all that ended but the last sequence; return what the next run begins with."""
+    for closed in plant.finished[:-1]:
+        plant.assembler.committed(closed)
+    progress = merge(None, plant.assembler.progress(plant.offset))
+    again = Plant(limits, progress=progress, **how)
+    again.offset = progress.low_watermark
+    return again
+
+
+@pytest.mark.parametrize(("time", "is_held"), [(24, False), (25, False), (26, True)])
+def test_far_ahead_exactly_at_the_limit(time: int, is_held: bool) -> None:
+    plant = Plant(us(max_duration=20, allowed_lateness=5))
+    plant.send(0, at=None)
+    plant.send(time, at=None)
+    assert bool(plant.assembler.jumps.held) == is_held
+
+
+def test_an_accepted_sample_moves_no_clock_when_read_again_if_its_record_had_its_own_time() -> None:
+    limits = us(end=("marker",), max_duration=20)
+    plant = Plant(limits, max_clock_skew_us=5)
+    plant.send(0, at=0, end=True)
+    plant.send(1000, id="B", at=1, end=True)
+    assert plant.send(1001, id="C", at=2) == [("B", "marker", [1000])]
+    plant.finished.append(plant.finished[-1])  # commit both
+    again = read_again(plant, limits, max_clock_skew_us=5)
+    assert again.offset == 2
+    again.send(1001, id="C", at=2)
+    assert (plant.assembler.clock_us, again.assembler.clock_us) == (2, 2)
+
+
+def test_the_sample_that_ended_a_sequence_is_read_again_though_it_came_before_and_joined_none() -> None:
+    """It belongs to a closed sequence; waiting, it was released behind the first sample of the one that it ended."""
+    limits = us(end=("marker",), max_duration=20, allowed_lateness=30)
+    plant = Plant(limits)
+    plant.send(0, id="X", at=0, end=True)
+    assert plant.send(50, id="X", at=1) == [("X", "marker", [0])]
+    plant.send(25, id="A", at=2)
+    assert plant.send(85, id="C", at=3) == [("A", "max_duration", [25])]
+    again = read_again(plant, limits)
+    assert again.offset == 1
+    again.send(50, id="X", at=1)
+    again.send(25, id="A", at=2)
+    assert again.send(85, id="C", at=3) == [("A", "max_duration", [25])]

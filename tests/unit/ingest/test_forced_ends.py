@@ -249,12 +249,19 @@ def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     assert third.saved(verdicts=1).low_watermark == 4
 
 
+@pytest.mark.parametrize("beside", [0, 1])
 @pytest.mark.parametrize("crash_at", [None, 1, 2, 3, 4])
-def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late_once(crash_at: int | None) -> None:
-    """Also if the process ends after the verdict is committed, before or amid the rest."""
-    settings = settings_of()
+def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late_once(
+    crash_at: int | None, beside: int
+) -> None:
+    """Also if the process ends after the verdict is committed, before or amid the rest.
+
+    ``beside``: another sequence of the stream stays open, so that all is read a third time.
+    """
+    settings = settings_of(sequences={"end": ["marker"]})
     decoder = Decoder(settings.decode, settings.channels)
     messages = [
+        *[line("a", "open too", [0])] * beside,
         line("a", "open", [0]),
         line("b", "done", [0], end=True),
         line("b", "done", [1]),
@@ -263,28 +270,29 @@ def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late
     ]
     records = tuple(records_of(messages))
     first = Intake("p", settings, decoder, Counters())
-    (done,) = first.take(RecordBatch("p", records, 5), START_US)
+    (done,) = first.take(RecordBatch("p", records, len(records)), START_US)
     first.committed(done)
     (told,) = first.take_aside()
     assert isinstance(told.message, LateRecord)
     progress = merge(None, first.progress())
 
     again = Intake("p", settings, decoder, Counters(), progress=progress)
-    again.take(RecordBatch("p", records[:1], 1), START_US)
+    again.take(RecordBatch("p", records[: 1 + beside], 1 + beside), START_US)
     (closed,) = again.evict_largest(START_US)
     assert (closed.sequence.sequence, closed.sequence.n_samples) == ("open", 1)
     committed = []
     if crash_at is not None:
-        again.take(RecordBatch("p", records[1:crash_at], crash_at), START_US)
+        begin, crash_at = 1 + beside, crash_at + beside
+        again.take(RecordBatch("p", records[begin:crash_at], crash_at), START_US)
         again.committed(closed)
         committed = again.take_aside()
         again = Intake("p", settings, decoder, Counters(), progress=merge(progress, again.progress()))
     begin = again.next_offset
-    again.take(RecordBatch("p", records[begin:], 5), START_US)
+    again.take(RecordBatch("p", records[begin:], len(records)), START_US)
     late = [output.message for output in committed + again.take_aside()]
     assert all(isinstance(message, LateRecord) for message in late)
     assert [(m.origin.offset, m.stream, len(m.times)) for m in late if isinstance(m, LateRecord)] == [
-        (3, "a", 2),
-        (4, "a", 1),
+        (3 + beside, "a", 2),
+        (4 + beside, "a", 1),
     ]
     assert again.progress().untold == ()

@@ -203,6 +203,18 @@ def test_an_empty_batch_moves_the_offset_and_nothing_else() -> None:
     assert intake.progress().next_offset == 17
 
 
+def test_while_rereading_the_progress_keeps_the_cursor_of_its_offset() -> None:
+    records = records_of([line("a", "open", [0]), line("a", "open", [1])])
+    first = intake_of()
+    first.take(RecordBatch("p", tuple(records), 2, cursor="behind both"), START_US)
+    second = intake_of(progress=merge(None, first.progress()))
+    for record, cursor in zip(records, ("between", "behind both, read again"), strict=True):
+        second.take(RecordBatch("p", (record,), record.offset + 1, cursor=cursor), START_US)
+        update = second.progress()
+        told = "behind both" if record.offset == 0 else cursor
+        assert (update.next_offset, update.cursor) == (2, told)
+
+
 # --- dead letters ----------------------------------------------------------------------------------------------------
 
 

@@ -180,3 +180,16 @@ def test_beside_an_open_sequence_there_is_no_short_way_for_a_whole_one() -> None
     assembler = Assembler("p", MARKER)
     assembler.push(FIRST.block(0), 10)
     assert whole(assembler.streams["r"], WHOLE.block(1), 10, 100, is_timed=True, farthest_us=1_000) is None
+
+
+def test_a_whole_sequence_that_is_done_is_not_taken_again_once_its_id_is_forgotten() -> None:
+    limits = us(end=("marker",), max_duration=50, closed_memory=5)
+    open_one, done = Record("b", "B", (5,), (ONE,)), Record("r", "A", (10,), (ONE,), end=True)
+    first = Assembler("p", limits)
+    first.push(open_one.block(0), 5)
+    first.committed(*first.push(done.block(1), 10))
+    first.push(replace(open_one, times=(30,)).block(2), 30)
+    progress = merge(None, first.progress(3))
+    assert (progress.low_watermark, progress.streams["r"].closed) == (0, {})
+    again = Assembler("p", limits, progress=progress)
+    assert again.push(open_one.block(0), 5) + again.push(done.block(1), 10) == []

@@ -72,6 +72,7 @@ def records(draw: st.DrawFn) -> list[Record]:
     random = Random(draw(st.integers(0, 1 << 32)))
     streams, size = draw(st.sampled_from(["r", "rs", "rst"])), draw(st.sampled_from([8, 4, 30]))
     is_timed, rare = draw(st.sampled_from([True, True, False])), draw(st.sampled_from([0.0, 0.01, 0.02, 0.04]))
+    is_loaded = draw(st.sampled_from([False, False, True]))  # all at once: the record times stand still
     steps = draw(st.sampled_from([[1], [1, 1, 1, 2], [1, 1, 1, 1, 0, -2], [5, 10], [1] * 20 + [30, 200]]))
     is_own, ahead_s = draw(st.booleans()), draw(st.sampled_from([0, 0, 30, -30]))
 
@@ -94,7 +95,7 @@ def records(draw: st.DrawFn) -> list[Record]:
         value = random.choice(ODD)(of) if is_rare() else json.dumps(of).encode()
         if native:
             value = msgspec.msgpack.encode(of)
-        us = START_US + (60 + time_s) * SECOND_US
+        us = START_US + (60 if is_loaded else 60 + time_s) * SECOND_US
         own_us: int | None = us
         if is_own and is_rare():
             own_us = random.choice([None, -1, 1 << 62, us - 3_000 * SECOND_US, us + 40 * SECOND_US])

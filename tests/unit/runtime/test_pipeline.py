@@ -143,6 +143,30 @@ class HeldScorer(SquareScorer):
         return super().score(windows, lengths)
 
 
+async def test_a_verdict_waits_for_the_one_before_it_though_progress_commits_meanwhile() -> None:
+    clock, scorer, ledger = ManualClock(START_US), HeldScorer(), Ledger()
+    messages = [line("a", "long", range(8), end=True), line("b", "short", [9.0], end=True)]
+    script = [PartitionAssigned("p"), RecordBatch("p", tuple(records_of(messages)), 2)]
+    settings = settings_of(window={"min_samples": 3}, run={"commit_interval": "1s"})
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(scorer.held.is_set)
+        await steps()  # the short one, unscorable, has its verdict
+        clock.advance(2.0)
+        await until(lambda: bool(ledger.commits))
+        scorer.go.set()
+        await until(lambda: len(run.judged) == 2)
+        run.pipeline.request_stop()
+
+    source = ListSource(script, endless=True, clock=clock)
+    run = await run_pipeline(
+        source, settings, clock=clock, model=model_of(scorer), committer=ledger, while_running=watch
+    )
+    assert [verdict.sequence for verdict in run.verdicts] == ["long", "short"]
+    update, outputs = ledger.commits[0]
+    assert (update.next_offset, update.low_watermark, outputs) == (2, 0, [])
+
+
 @pytest.mark.parametrize("waited_s", [0.0, 0.3, 2.5])
 async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_its_commit(waited_s: float) -> None:
     clock, scorer = ManualClock(START_US), HeldScorer()
@@ -304,7 +328,10 @@ async def test_a_failing_source_and_a_failing_sink_end_the_run_with_their_error(
 # --- partitions ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begins_at_its_progress() -> None:
+@pytest.mark.parametrize("is_told", [True, False], ids=["revoked", "assigned again"])
+async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begins_at_its_progress(
+    is_told: bool,
+) -> None:
     first = tuple(records_of([line("a", "1", range(3), end=True), line("a", "2", [9.0, 10.0])]))
     rest = (Record(2, line("a", "2", [11.0], end=True)),)
     scorer = HeldScorer()
@@ -312,12 +339,14 @@ async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begin
 
     async def rebalance(run: Run, task: asyncio.Task[None]) -> None:
         await steps()
-        source.feed(PartitionRevoked("p"))
+        source.feed(*[PartitionRevoked("p")] * is_told)
         await steps()
         assert run.verdicts == []
-        scorer.go.set()
+        if is_told:
+            scorer.go.set()
         source.feed(PartitionAssigned("p"), RecordBatch("p", rest, 3), PartitionEnded("p"))
         await steps()
+        scorer.go.set()
         await until(lambda: len(run.judged) == 2)
         run.pipeline.request_stop()
 

@@ -137,6 +137,19 @@ async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
     assert [verdict.sequence for verdict in run.verdicts] == ["a-0", "a-1", "a-2"]
 
 
+async def test_an_end_told_before_the_last_seek_ends_nothing() -> None:
+    class Sought(ListSource):
+        async def batches(self) -> AsyncIterator[SourceEvent]:
+            async for event in super().batches():
+                yield event
+                if isinstance(event, RecordBatch) and event.next_offset == 1:
+                    yield PartitionEnded("p", next_offset=7)  # told before a seek that only the source knows
+
+    first, second = batch("p", 0, [line("a", "1", [0.0])]), batch("p", 1, [line("a", "1", [1.0], end=True)])
+    run = await run_pipeline(Sought([PartitionAssigned("p"), first, second, PartitionEnded("p")]))
+    assert [(verdict.sequence, verdict.reason, verdict.n_samples) for verdict in run.verdicts] == [("1", "marker", 2)]
+
+
 async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more_is_committed_for_it() -> None:
     ledger = Ledger("p", "release p")
 

@@ -104,6 +104,9 @@ async def test_a_line_is_yielded_once_its_commit_is_there(tmp_path: Path) -> Non
     writer.commit("p0")
     async with asyncio.timeout(10):
         assert (await coming).value == b"first\n"
+        writer.append(b"so")
+        writer.commit("p0")  # its file is as long as before
+        assert (await anext(messages)).value == b"so\n"
     await subscription.close()
 
 

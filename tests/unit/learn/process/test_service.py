@@ -22,9 +22,10 @@ from streamad.judge.gate import make_window
 from streamad.judge.verdicts import alert_id
 from streamad.learn.parts import store_for
 from streamad.learn.process import service
-from streamad.learn.process.service import PlantLearner
+from streamad.learn.process.service import PlantLearner, windows_of
+from streamad.learn.store.database import InlierDatabase
 from streamad.messages import SHARES, Feedback, ModelRef, Share, Window
-from streamad.ports import StoredMessage
+from streamad.ports import EndingSubscription, StoredMessage
 from streamad.types import Position, from_us
 from tests.support.learning.inlier_cases import START_US, judged_as
 from tests.support.learning.store import NAME, QUIET, LearningPlant
@@ -140,6 +141,45 @@ async def test_what_is_no_window_of_the_plant_is_skipped_and_named_once(tmp_path
     ):
         assert why in told
     assert {sequence for _, sequence, _ in in_store(plant).values()} == {"B-6"}
+
+
+async def test_a_slice_is_released_whole_and_only_once_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails at first: the group's position stays, and the next start takes all, once."""
+    plant = LearningPlant(
+        tmp_path,
+        learning={**QUIET, "process": "elsewhere", "first_training": 200},
+        sinks={"windows": "file:windows.jsonl"},
+        run={"checkpoint": None},
+    )
+    lines = b"".join(msgspec.json.encode(record(number)) + b"\n" for number in range(9))
+    (tmp_path / "windows.jsonl").write_bytes(lines)
+
+    async def followed() -> None:
+        learner = PlantLearner(plant.plant, lambda *_, **__: None)
+        try:
+            await learner.open()
+            learner.finish()
+            await learner.run()
+        finally:
+            await learner.close()
+
+    def full(_: InlierDatabase) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(InlierDatabase, "flush", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            await followed()
+    assert in_store(plant) == {}
+    await followed()
+    assert {sequence for _, sequence, _ in in_store(plant).values()} == {f"B-{number}" for number in range(9)}
+    subscription = windows_of(plant.plant)
+    assert isinstance(subscription, EndingSubscription)
+    subscription.end_with_present()
+    assert [message.place async for message in subscription.messages()] == []
+    await subscription.close()
 
 
 async def test_a_mark_before_the_first_model_waits_and_one_without_a_model_reaches_all(tmp_path: Path) -> None:

@@ -88,6 +88,18 @@ def test_what_is_purged_does_not_come_back(tmp_path: Path) -> None:
     assert database.purge() == 2
 
 
+def test_what_stayed_for_its_mark_alone_does_not_come_back_once_there_is_room(tmp_path: Path) -> None:
+    database = database_of(tmp_path, max_accepted=20, policy="newest")
+    database.mark(Mark(id="id-000001", judgement="false_alarm", at_us=START_US))
+    stored(database, *range(1, 22))
+    stored(database, 22)
+    assert [one.id for one in database.read("accepted") if one.only_marked] == ["id-000001"]
+    assert database.purge(ids={"id-000005", "id-000006"}) == 2
+    stored(database, 23)
+    assert [one.id for one in database.read("accepted") if one.only_marked] == ["id-000001"]
+    assert database.counts()["accepted"] == 19
+
+
 def test_sequences_of_other_channels_are_left_alone_and_named(tmp_path: Path) -> None:
     stored(database_of(tmp_path), 1, 2)
     other = database_of(tmp_path, channels=(*CHANNELS[:1], ChannelSpec("ph")))

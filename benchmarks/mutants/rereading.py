@@ -1,0 +1,184 @@
+"""Mutants of reading again after a restart: what is done, what is undone, ends that no record caused, what was told."""
+
+from __future__ import annotations
+
+from benchmarks.mutants.mutant import Mutant, mutant
+
+_ENDS = "streamad/ingest/sequences/sequence_ends.py"
+_JOINING, _JUMPS = "streamad/ingest/sequences/joining.py", "streamad/ingest/sequences/time_jumps.py"
+_FORCED_ENDS = "streamad/ingest/sequences/forced_ends.py"
+_ASSEMBLY, _INTAKE = "streamad/ingest/assembly.py", "streamad/ingest/intake.py"
+_TESTS = "tests/unit/ingest/"
+_EXAMPLES, _LAWS = _TESTS + "test_intake.py", _TESTS + "test_restart_laws.py"
+_ASSEMBLY_TESTS = _TESTS + "test_assembly.py"
+_FORCED, _WRONG = _TESTS + "test_forced_ends.py", _TESTS + "test_wrong_times.py"
+
+REREADING: tuple[Mutant, ...] = (
+    # --- done and undone ---
+    mutant(
+        "first-undone-record-counts-as-done",
+        _ASSEMBLY,
+        "        if block.offset < stream.done_below:\n",
+        "        if block.offset <= stream.done_below:\n",
+        "after a restart the first record of an open sequence is dropped",
+        _LAWS,
+    ),
+    mutant(
+        "short-way-takes-done-sequences",
+        _JOINING,
+        "stream.entries or stream.partial or block.offset < stream.done_below:",
+        "stream.entries or stream.partial:",
+        "after a restart a whole sequence in one message gets a second verdict once its id is forgotten",
+        _TESTS + "test_joining.py",
+    ),
+    mutant(
+        "floor-of-now-in-the-progress",
+        _ENDS,
+        "floor_us=clocks.floor_us,",
+        "floor_us=self.floor_us,",
+        "samples that a flush has released are late when they are read again",
+        _LAWS,
+    ),
+    mutant(
+        "sequences-in-flight-count-as-done",
+        _ENDS,
+        "        undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]\n",
+        "",
+        "a crash between the end of a sequence and its commit loses the verdict",
+        _LAWS,
+    ),
+    mutant(
+        "held-sample-counts-as-done",
+        _ENDS,
+        "        undone += [] if self.held is None else [(self.held.position.offset, self.held.before)]\n",
+        "",
+        "a restart loses the sample that is held because it lies far ahead",
+        _WRONG,
+        _LAWS,
+    ),
+    mutant(
+        "late-part-of-a-sequence-counts-as-done",
+        "streamad/ingest/sequences/open_sequence.py",
+        "        if self.late is not None and self.late.position < self.position:\n"
+        "            return self.late.position.offset, self.late.before\n",
+        "",
+        "a restart forgets that the first samples of a sequence came late: it gets a verdict as if it were whole",
+        _WRONG,
+        _LAWS,
+    ),
+    mutant(
+        "record-that-ended-a-sequence-counts-as-done",
+        _ENDS,
+        "        if by is not None and by.position.offset < undone[0]:\n"
+        "            undone = by.position.offset, by.before\n",
+        "",
+        "if the sample that ends a sequence came before it, a restart ends the sequence elsewhere",
+        _ASSEMBLY_TESTS,
+    ),
+    mutant(
+        "clock-of-now-in-the-progress",
+        _ASSEMBLY,
+        "clock_us, low_watermark_us = clocks.partition_us, clocks.record_us",
+        "clock_us, low_watermark_us = self.clock_us, clocks.record_us",
+        "rereading begins with a clock that later records have moved, so no silence before them ends anything",
+        _LAWS,
+    ),
+    mutant(
+        "wrong-time-moves-the-clock-when-read-again",
+        _JUMPS,
+        "others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))",
+        "others = times_us",
+        "a rejected time far ahead moves the clock of a second reading",
+        _WRONG,
+        _LAWS,
+    ),
+    # --- forced ends ---
+    mutant(
+        "forced-end-one-record-late",
+        _FORCED_ENDS,
+        "self._waiting[-1][0] <= offset:",
+        "self._waiting[-1][0] < offset:",
+        "an end that no record caused is repeated one record later than it happened",
+        _FORCED,
+        _LAWS,
+    ),
+    mutant(
+        "forced-ends-in-any-order",
+        _FORCED_ENDS,
+        "sorted(waiting, key=itemgetter(0))[::-1]",
+        "sorted(waiting, key=itemgetter(0))",
+        "ends that no record caused are repeated from the last one on",
+        _FORCED,
+        _LAWS,
+    ),
+    mutant(
+        "memory-ends-another-sequence",
+        _ENDS,
+        "            if hash_of(sequence.key) == ended:\n",
+        "            if ended is not None:\n",
+        "if memory is short, all sequences of the stream end, not the largest one",
+        _FORCED,
+        _LAWS,
+    ),
+    mutant(
+        "wall-clock-end-told-although-implied",
+        _ASSEMBLY,
+        "record_us >= end.clock_us",
+        "record_us > end.clock_us",
+        "an end that the next record's time implies stays in the progress",
+        _FORCED,
+    ),
+    # --- what was told before ---
+    mutant(
+        "last-told-record-counts-as-new",
+        _INTAKE,
+        "        is_new = record.offset >= self._resume_at\n",
+        "        is_new = record.offset >= self._resume_at - 1\n",
+        "the last record before a restart is counted, and perhaps told as a dead letter, twice",
+        _EXAMPLES,
+        _LAWS,
+    ),
+    mutant(
+        "first-new-record-counts-as-told",
+        _INTAKE,
+        "        is_new = record.offset >= self._resume_at\n",
+        "        is_new = record.offset > self._resume_at\n",
+        "a dead letter of the first record after a restart is lost",
+        _EXAMPLES,
+        _LAWS,
+    ),
+    mutant(
+        "late-samples-of-repeated-ends-told-again",
+        _INTAKE,
+        "        finished = self.assembler.reach(offset)\n        self._set_late_aside(is_new=False, now_us=now_us)\n",
+        "        finished = self.assembler.reach(offset)\n        self._set_late_aside(is_new=True, now_us=now_us)\n",
+        "late samples that a forced end released are told once more after a restart",
+        _FORCED,
+        _LAWS,
+    ),
+    mutant(
+        "wall-clock-ends-while-rereading",
+        _INTAKE,
+        "if self.assembler.clock_us is None or self.is_recovering:",
+        "if self.assembler.clock_us is None:",
+        "while records are read again, the wall clock ends sequences that the first reading did not",
+        _EXAMPLES,
+    ),
+    mutant(
+        "untold-from-the-beginning",
+        _INTAKE,
+        "tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())",
+        "tuple((*cut, begin) for cut, begin in self._untold.items())",
+        "late samples of a sequence that memory ended amid a second reading are told again after one more restart",
+        _FORCED,
+        _LAWS,
+    ),
+    mutant(
+        "cursor-of-a-second-reading",
+        _INTAKE,
+        "if batch.cursor is not None and self.next_offset >= self._resume_at:",
+        "if batch.cursor is not None:",
+        "a commit amid the second reading of files stores a cursor that lies before its offset",
+        _EXAMPLES,
+    ),
+)
