@@ -14,7 +14,8 @@ _WINDOW_TESTS, _CHECKPOINT_TESTS = _TESTS + "test_windows.py", _TESTS + "test_ch
 _CRASHES = "tests/faults/test_crash_points.py"
 _DONE = "        done = self._take_judged()\n        judged = [waiting.task.result() for waiting in done]\n"
 _UPDATE = (
-    "        update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.ended)\n"
+    "        update = unchanged(self.unread) if self.unread is not None "
+    "else self.intake.progress(ended=self.has_ended)\n"
 )
 _SYNC = (
     "                os.fsync(descriptor)\n            finally:\n                os.close(descriptor)\n"
@@ -98,7 +99,7 @@ COMMITS: tuple[Mutant, ...] = (
     mutant(
         "failure-takes-others-with-it",
         _PARTITION,
-        "            if self.in_flight[0].task.exception() is not None and taken and not self.ended:\n"
+        "            if self.in_flight[0].task.exception() is not None and taken and not self.has_ended:\n"
         "                break\n",
         "",
         "verdicts before a sequence that cannot be judged are lost for this run",

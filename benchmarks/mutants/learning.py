@@ -13,7 +13,7 @@ _STORE = "tests/unit/learn/store/"
 _DATABASE_TESTS, _DATABASE_LAW = _STORE + "test_database.py", _STORE + "test_database_law.py"
 _FILES = "tests/unit/connectors/files/"
 _COMMITTED, _HOLD = _FILES + "test_subscription_committed.py", _FILES + "test_subscription_hold.py"
-_TAKEN = "                await self.take(batch)\n                subscription.release(len(batch))\n"
+_TAKEN = "            await self.take(batch)\n            subscription.release(len(batch))\n"
 
 LEARNING: tuple[Mutant, ...] = (
     # --- the learner ---
@@ -28,8 +28,8 @@ LEARNING: tuple[Mutant, ...] = (
     mutant(
         "one-message-of-a-slice-released",
         _SERVICE,
-        "                subscription.release(len(batch))\n",
-        "                subscription.release(1)\n",
+        "            subscription.release(len(batch))\n",
+        "            subscription.release(1)\n",
         "after a restart almost everything is read again, and what is held grows without bound",
         _SERVICE_TESTS,
     ),

@@ -150,8 +150,8 @@ REREADING: tuple[Mutant, ...] = (
     mutant(
         "late-samples-of-repeated-ends-told-again",
         _INTAKE,
-        "        finished = self.assembler.reach(offset)\n        self._set_late_aside(is_new=False, now_us=now_us)\n",
-        "        finished = self.assembler.reach(offset)\n        self._set_late_aside(is_new=True, now_us=now_us)\n",
+        "        finished = self._assembler.reach(offset)\n        self._set_late_aside(is_new=False, now_us=now_us)\n",
+        "        finished = self._assembler.reach(offset)\n        self._set_late_aside(is_new=True, now_us=now_us)\n",
         "late samples that a forced end released are told once more after a restart",
         _FORCED,
         _LAWS,
@@ -159,8 +159,8 @@ REREADING: tuple[Mutant, ...] = (
     mutant(
         "wall-clock-ends-while-rereading",
         _INTAKE,
-        "if self.assembler.clock_us is None or self.is_recovering:",
-        "if self.assembler.clock_us is None:",
+        "if self._assembler.clock_us is None or self.is_recovering:",
+        "if self._assembler.clock_us is None:",
         "while records are read again, the wall clock ends sequences that the first reading did not",
         _EXAMPLES,
     ),

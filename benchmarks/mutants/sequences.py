@@ -212,15 +212,6 @@ SEQUENCES: tuple[Mutant, ...] = (
         _LAWS,
     ),
     mutant(
-        "silence-before-waiting-samples",
-        _ENDS,
-        "            self.flush()\n            return\n        silent_us",
-        "            self.flush()\n        silent_us",
-        "the deadline of the wait for late samples ends sequences as well",
-        _EXAMPLES,
-        _LAWS,
-    ),
-    mutant(
         "silence-without-lateness",
         _ENDS,
         "        return end_us + self.settings.allowed_lateness\n",

@@ -8,15 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences import late_entries, time_jumps
+from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.messages import DeadLetter, LateRecord
 from streamad.partition_progress import merge
+from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, Record, RecordBatch
 from tests.support.runtime.pipeline import START_US, line, settings_of
@@ -286,3 +289,12 @@ def test_a_sample_far_ahead_of_one_stream_ends_no_sequence_of_others() -> None:
     reader.read(*messages)
     assert not reader.intake._assembler.jumps.held  # noqa: SLF001
     assert [s.reason for s in reader.found if s.stream == "press"] == ["marker"] * 300
+
+
+def test_read_again_a_done_record_moves_the_clock_as_its_first_reading_did() -> None:
+    """A rejected time moves it nowhere, an accepted one only where it was accepted, and the others at their record."""
+    jumps = TimeJumps(SequenceSettings(), 0, [Jump(5, None, 9_000), Jump(7, 8, 9_500)], low_watermark=0)
+    assert jumps.moves_of(5, np.array([1, 2, 9_000])) == [2]
+    assert jumps.moves_of(7, np.array([3, 9_500])) == [3]
+    assert list(jumps.moves_before(8)) == [9_500]
+    assert jumps.moves_of(9, np.array([4, 5])) == [5]
