@@ -171,16 +171,18 @@ def test_repeated_samples_of_an_open_sequence_are_merged_and_counted(plant: CliP
     assert verdict_of(plant)["n_samples"] == 10
 
 
-@pytest.mark.parametrize(("late", "lines"), [("sink", 1), ("drop", 0)])
+@pytest.mark.parametrize("has_sink", [True, False])
 def test_samples_out_of_order_beyond_the_bound_go_to_the_late_sink_or_are_counted(
-    plant: CliPlant, late: str, lines: int
+    plant: CliPlant, has_sink: bool
 ) -> None:
     early = message(times=[TIMES[0]], values=ROWS[:1], end=False)
     first = message(times=TIMES[1:4], values=ROWS[1:4], end=None)
     rest = message(times=TIMES[4:], values=ROWS[4:], end=None)
-    report = run_over(plant, first, rest, early, sequences={"allowed_lateness": "3s", "late": late})
+    without = {} if has_sink else {"sinks": {"late": None}}
+    report = run_over(plant, first, rest, early, sequences={"allowed_lateness": "3s"}, **without)
     assert report["counters"]["late_samples"] == 1
-    assert [record["cause"] for record in plant.lines("late")] == ["late"] * lines
+    assert (plant.folder / "out" / "late.jsonl").exists() == has_sink
+    assert not has_sink or [record["cause"] for record in plant.lines("late")] == ["late"]
 
 
 # --- sequences that do not behave ------------------------------------------------------------------------------------
