@@ -1,7 +1,7 @@
 """Shows that the tests notice mistakes in the parts that are hardest to change: one mistake at a time, in a copy.
 
 python -m benchmarks.mutants list                    # what each mutant breaks, and which tests should notice it
-python -m benchmarks.mutants run [--only TEXT ...]   # what is not stored yet; about 15 minutes for all
+python -m benchmarks.mutants run [--only TEXT ...]   # what is not stored yet; about 20 minutes for all
 python -m benchmarks.mutants table                   # the stored results
 
 A result is stored in results.jsonl once it is known, so ``run`` can be stopped and called again. It counts until the

@@ -212,6 +212,15 @@ SEQUENCES: tuple[Mutant, ...] = (
         _LAWS,
     ),
     mutant(
+        "clock-of-a-silence-forgotten",
+        _ENDS,
+        "self.close(sequence, self._limit_reason(sequence), deadline_us)",
+        "self.close(sequence, self._limit_reason(sequence))",
+        "closed_memory counts from the last sample, not from the end by silence, so an id is forgotten too early",
+        _EXAMPLES,
+        _LAWS,
+    ),
+    mutant(
         "silence-without-lateness",
         _ENDS,
         "        return end_us + self.settings.allowed_lateness\n",

@@ -202,6 +202,19 @@ def test_records_taken_together_give_what_they_give_one_by_one(
                 at = together.progress.low_watermark
 
 
+def test_a_gap_ends_a_sequence_among_records_that_were_loaded_at_once() -> None:
+    """Their own times stand still, so no deadline of the partition's clock passes."""
+    taking = Taking(settings_of(sequences={"end": ["gap"], "gap": "7s"}))
+    times_s = [*range(30), *range(37, 67)]  # a pause of 8 s
+    records = []
+    for offset, time_s in enumerate(times_s):
+        value = json.dumps(message(sequence=None, time=START_US / 1e6 + time_s)).encode()
+        records.append(Record(offset, value, START_US + 60 * SECOND_US))
+    taking.take(records[:5], ())
+    taking.take(records[5:], ())
+    assert [(closed.sequence.reason, closed.sequence.n_samples) for closed in taking.in_flight] == [("gap", 30)]
+
+
 def test_samples_that_continue_their_sequences_are_not_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plant = settings_of()
     taking = Taking(plant)
