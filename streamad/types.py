@@ -47,6 +47,8 @@ from streamad.messages import EndReason
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+MAX_TIME_US = 7_258_118_400_000_000
+"""2200-01-01T00:00:00Z: later event times mean a wrong unit."""
 UnixUs: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
 """Microseconds since the Unix epoch within the years 1 to 9999; msgspec decodes no other, so that it is a datetime."""
 

@@ -21,7 +21,6 @@ from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
 from streamad.ingest.decode_values import (
-    MAX_TIME_US,
     FieldPath,
     Samples,
     check_own_time,
@@ -31,7 +30,7 @@ from streamad.ingest.decode_values import (
 )
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
-from streamad.types import NO_STREAM, BadValues, IntArray, Record, RecordBatch, SampleBlock, Singles
+from streamad.types import MAX_TIME_US, NO_STREAM, BadValues, IntArray, Record, RecordBatch, SampleBlock, Singles
 
 _HOUR_US = 3_600_000_000
 _PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"

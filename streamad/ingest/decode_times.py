@@ -11,9 +11,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, MAX_TIME_US, fail, shown
+from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, fail, shown
 from streamad.settings.time_format import EXCEL, NAMES, TimeFormat
-from streamad.types import IntArray
+from streamad.types import MAX_TIME_US, IntArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.types import BadValues, FloatArray, IntArray, Record
+from streamad.types import MAX_TIME_US, BadValues, FloatArray, IntArray, Record
 
 DecodeErrorKind = Literal[
     "malformed",
@@ -32,9 +32,6 @@ DecodeErrorKind = Literal[
     "clock_skew",
     "mixed_message",
 ]
-
-MAX_TIME_US = 7_258_118_400_000_000
-"""2200-01-01T00:00:00Z: later times mean a wrong unit."""
 
 MAX_ID_CHARACTERS = 256
 _MAX_MESSAGE_CHARACTERS = 280

@@ -215,7 +215,7 @@ async def _supervise(
         workers,
         stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
     )
-    async with page_beside(page) as beside, learner_beside(learner, plant.clock) as learning:
+    async with page_beside(page) as beside, learner_beside(learner, plant) as learning:
         with stop_on_signals(supervisor.request_stop):
             await supervisor.run()
         if learning is not None and not supervisor.is_stopping:

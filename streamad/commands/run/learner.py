@@ -113,12 +113,12 @@ class LearnerBeside(Learning):
 
 
 @asynccontextmanager
-async def learner_beside(command: list[str] | None, clock: Clock) -> AsyncIterator[LearnerBeside | None]:
+async def learner_beside(command: list[str] | None, plant: Plant) -> AsyncIterator[LearnerBeside | None]:
     """Run the learner of ``command`` during the block; None: there is none."""
     if command is None:
         yield None
         return
-    learner = LearnerBeside(command, clock, EventLog("", clock).emit)
+    learner = LearnerBeside(command, plant.clock, EventLog(plant.settings.name, plant.clock).emit)
     try:
         await learner.begin()
         yield learner

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.ingest.decode_values import MAX_TIME_US
 from streamad.ingest.sequences.sequence_ends import StreamState
-from streamad.types import SampleBlock
+from streamad.types import MAX_TIME_US, SampleBlock
 
 TOO_LATE = "counted from the sequence's start, its time lies after the year 2200"
 _PAUSE_US = 1_000_000

@@ -63,7 +63,6 @@ class Serving:
         self._states: dict[str, ModelState] = {}
         self._in_service: dict[str, InService] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._cold: set[str] = set()
 
     async def begin(self) -> Batchers:
         """Return the batchers that score; start the learner. Raises what ``models_at_work`` does."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
 from streamad.errors import StreamadError
-from streamad.messages import Event, ModelRef
+from streamad.messages import Event
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import Sink
 from streamad.settings.places import file_of, learner_events_url
 from streamad.system.clock import pause
 from streamad.system.files import cut_torn_line
-from streamad.telemetry.events import EventLog, Level
+from streamad.telemetry.events import Emit, EventLog
 from streamad.telemetry.logs import get_logger
 
 _WRITE_S = 1.0
@@ -24,30 +24,19 @@ _WRITE_S = 1.0
 class LearnerEvents:
     """Shows each event at once (``on_event``) and writes it within a second, at least once.
 
-    After a failed write all of it is written again, as some of it may be there. What a kill leaves of a line is cut off
-    at the next start: one learner at a time writes here, and readers have not seen a line without its end.
+    If a write fails, all of it is written again: some of it may be there already. The next start cuts off a line that a
+    kill has torn: only one learner writes here, and no reader has seen a line without its end.
     """
 
     def __init__(self, plant: Plant, on_event: Callable[[Event], None] | None = None) -> None:
         self._plant = plant
         self._url = learner_events_url(plant.settings)
         self._log = EventLog(plant.settings.name, plant.clock, on_event)
+        self.emit: Emit = self._log.emit
         self._writing: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._sink: Sink | None = None
         self._is_failing = False
-
-    def emit(
-        self,
-        kind: str,
-        message: str,
-        *,
-        model: ModelRef | None = None,
-        figures: Mapping[str, float] | None = None,
-        level: Level = "warning",
-    ) -> None:
-        """Emit an event: see ``EventLog.emit``."""
-        self._log.emit(kind, message, model=model, figures=figures, level=level)
 
     async def __aenter__(self) -> LearnerEvents:
         """Raises PluginError, ConfigError, OutputError."""

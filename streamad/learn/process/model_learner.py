@@ -46,7 +46,6 @@ class ModelLearner:
         assert settings.learning is not None
         self.name = name
         self.counters = counters
-        self._settings = settings.learning
         self._clock = plant.clock
         self._store = store
         self._registry = registry
@@ -55,7 +54,6 @@ class ModelLearner:
         relearn = "streamad models relearn" + ("" if name == settings.model.name else f" --model {name}")
         self._watch = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
         self._serves: str | None = None
-        self._is_warm = False
         self._known_problems: set[str] = set()
         self.trainings = Trainings(
             name,
@@ -130,9 +128,6 @@ class ModelLearner:
     def _opened(self) -> None:
         self._store.open()
         self._serves = self._registry.current(self.name)
-        if self._is_warm:
-            return
-        self._is_warm = True
         if self._store.counts()["reserve"] * self._store.window_bytes > WARM_UP_BYTES:
             return
         for one in self._store.read("reserve"):

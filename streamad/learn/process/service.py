@@ -36,11 +36,10 @@ from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
-from streamad.types import ChannelSpec, to_us
+from streamad.types import MAX_TIME_US, ChannelSpec, to_us
 from streamad.types import Window as Values
 
 _RETRY_S = 5.0
-_LATEST_US = 7_258_118_400_000_000  # the year 2200, as of samples
 _TURN_S = 1.0
 
 
@@ -385,7 +384,7 @@ def stored_sequence(
     except ValueError as error:
         return str(error)
     time_us = to_us(window.end_time)
-    if not np.isfinite(values).all() or not 0 <= time_us <= _LATEST_US:
+    if not np.isfinite(values).all() or not 0 <= time_us <= MAX_TIME_US:
         return "it has values or a time that no monitor writes"
     return StoredSequence(
         id=window.verdict_id,

@@ -10,12 +10,11 @@ import pytest
 
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.decode_values import MAX_TIME_US
 from streamad.ingest.sequences import sequence_ends
 from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import SampleBlock
+from streamad.types import MAX_TIME_US, SampleBlock
 from tests.support.ingest.assembly_cases import us
 
 NAN = float("nan")
