@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,11 @@ from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
 from streamad.messages import Event
 from streamad.plant import Plant
+
+if TYPE_CHECKING:
+    from streamad.learn.process.service import PlantLearner
+
+_LOOK_S = 1.0
 
 
 def learn(
@@ -57,40 +62,50 @@ async def _learn(plant: Plant, *, present: bool, supervised: bool, imports: bool
     from streamad.learn.parts import database_path  # noqa: PLC0415 - help and wrong options need none
     from streamad.learn.process.events import LearnerEvents  # noqa: PLC0415
     from streamad.learn.process.service import PlantLearner  # noqa: PLC0415
-    from streamad.system.locks import try_lock  # noqa: PLC0415
-
-    store = database_path(plant)
-    store.parent.mkdir(parents=True, exist_ok=True)
-    lock = await asyncio.to_thread(try_lock, store.with_name("learner.lock"))
-    if lock is None:
-        err.print(note("another learner works on this store: waiting for its end"))
-        while lock is None:
-            await plant.clock.sleep(1.0)
-            lock = await asyncio.to_thread(try_lock, store.with_name("learner.lock"))
 
     def shown(event: Event) -> None:
         err.print(event_line(event, names_model=plant.settings.models is not None))
 
-    if imports:
-        await asyncio.to_thread(_import, plant)
+    store = database_path(plant)
+    store.parent.mkdir(parents=True, exist_ok=True)
     events = LearnerEvents(plant, shown)
     learner = PlantLearner(plant, events.emit, store.with_name("learner.json"))
-    try:
-        if present:
-            learner.finish()
-        if supervised:
-            stop_with_parent(learner.request_stop, on_word=learner.finish)
-        with stop_on_signals(learner.request_stop, "" if supervised else "ending the training that runs, if any"):
-            async with events:
-                await learner.run()
-                await learner.close()
-    finally:
-        await learner.close()
-        os.close(lock)
+    if present:
+        learner.finish()
+    if supervised:  # before the wait for another learner: the parent may end meanwhile
+        stop_with_parent(learner.request_stop, on_word=learner.finish)
+    with stop_on_signals(learner.request_stop, "" if supervised else "ending the training that runs, if any"):
+        lock = await _locked(plant, store.with_name("learner.lock"), learner)
+        try:
+            if lock is not None:
+                if imports:
+                    await asyncio.to_thread(_import, plant)
+                async with events:
+                    await learner.run()
+                    await learner.close()
+        finally:
+            await learner.close()
+            if lock is not None:
+                os.close(lock)
     if not supervised:
         for name, counters in learner.counters.items():
             stored = f"{counters.accepted} accepted, {counters.reserved} reserved, {counters.aside} aside"
             out.print(f"{name}: {stored}; {counters.trainings} trainings, {counters.promotions} promoted")
+
+
+async def _locked(plant: Plant, path: Path, learner: PlantLearner) -> int | None:
+    """Return the lock of the store once no other learner has it, None if a stop is requested first."""
+    from streamad.system.locks import try_lock  # noqa: PLC0415
+
+    is_told = False
+    while not learner.is_stopped:
+        if (lock := await asyncio.to_thread(try_lock, path)) is not None:
+            return lock
+        if not is_told:
+            err.print(note("another learner works on this store: waiting for its end"))
+        is_told = True
+        await plant.clock.sleep(_LOOK_S)
+    return None
 
 
 def _import(plant: Plant) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streamad.system.saved_progress import read_checkpoint
 from tests.faults.test_learner_sigkill import until
 from tests.support.kafka.workers import Worker
 from tests.support.learning.scenario import LIMIT_S, Scenario
@@ -26,6 +27,12 @@ def plant(tmp_path: Path) -> Scenario:
 
 def run_of(plant: Scenario) -> Worker:
     return plant.forks.start("run", ["run", "--quiet"], plant.folder, plant.folder / "run.log")
+
+
+def has_ended(plant: Scenario) -> bool:
+    """Whether the end of the input is committed: then the run waits for its learner."""
+    progress = read_checkpoint(plant.folder / "checkpoint").progress.values()
+    return bool(progress) and all(each.ended for each in progress)
 
 
 def learners_of(folder: Path) -> list[int]:
@@ -62,6 +69,20 @@ def test_a_learner_that_fails_costs_no_verdict_and_the_run_says_so(plant: Scenar
     assert len(plant.said("verdicts")) == 90
     assert "the learner has ended (exit code 1) before it had learned all of this run" in " ".join(run.said().split())
     assert "inliers.sqlite3 cannot be used: file is not a database" in " ".join(run.said().split())
+
+
+def test_a_stop_ends_the_wait_for_a_learner_that_waits_for_another(plant: Scenario) -> None:
+    """Somebody has started ``streamad learn`` on the same store: the run says that it waits, and Ctrl-C ends that."""
+    other = plant.forks.start("learn", ["learn"], plant.folder, plant.folder / "other.log")
+    try:
+        until((plant.folder / "inliers" / "learner.json").exists)
+        run = run_of(plant)
+        until(lambda: "another learner works on this store" in run.said() and has_ended(plant))
+        run.send(signal.SIGINT)
+        assert run.process.wait(30) == 0, run.said()[-2000:]
+        assert learners_of(plant.folder) == []
+    finally:
+        other.end()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

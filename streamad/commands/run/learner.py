@@ -95,13 +95,17 @@ class LearnerBeside(Learning):
                 "and start `streamad learn --present`"
             )
 
+    def request_stop(self) -> None:
+        """Let it end soon, by the end of its standard input: a training that runs is continued at the next start."""
+        self._ending.set()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
     async def close(self) -> None:
         """End it: by the end of its standard input, and after 10 s by SIGKILL."""
-        self._ending.set()
+        self.request_stop()
         process = self._process
         if process is not None and process.returncode is None:
-            assert process.stdin is not None
-            process.stdin.close()
             try:
                 await asyncio.wait_for(process.wait(), _END_S)
             except (TimeoutError, asyncio.CancelledError):

@@ -36,6 +36,9 @@ class Learning(Protocol):
     async def finish(self) -> None:
         """Return once it has learned all that is committed, and has ended. Raises StreamadError if it cannot."""
 
+    def request_stop(self) -> None:
+        """Let it end soon: what it has not learned, it learns at its next start."""
+
     async def close(self) -> None:
         """End it; safe to call twice."""
 
@@ -87,8 +90,9 @@ class Serving:
         self._tasks.append(asyncio.create_task(served.watch.run()))
 
     def _cold_start(self, name: str) -> str:
-        """Return how far the first model of ``name`` is, as far as the learner has said; it may lag."""
-        state = self._states.get(name, ModelState())
+        """Return how far the first model of ``name`` is, if the learner has said it; it may lag."""
+        if (state := self._states.get(name)) is None:
+            return "no model yet: streamad learn trains the first one"
         n_kept = state.accepted + state.reserve
         return cold_start_text(n_kept, self._first_training, is_training=bool(state.training))
 
@@ -116,21 +120,23 @@ class Serving:
             if state.training:
                 return state.training
             if served.champion is None:
-                return f"learning {self._cold_start(name)}"
+                return f"learning, {self._cold_start(name)}"
         return ""
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Do nothing: the learner reads what is committed."""
 
     def request_stop(self) -> None:
-        """Do nothing: the learner goes on, or ends with the run."""
+        """End the wait for the learner: what it has not learned, it learns at its next start."""
+        if self._learner is not None:
+            self._learner.request_stop()
 
     async def close(self, *, wait: bool) -> None:
         """End the learner; if ``wait``, first let it learn all that is committed, and put the result into service.
 
         Raises StreamadError if it could not. Safe to call twice.
         """
-        learner, self._learner = self._learner, None
+        learner = self._learner
         try:
             if learner is not None and wait:
                 await learner.finish()
@@ -139,6 +145,7 @@ class Serving:
         finally:
             if learner is not None:
                 await learner.close()
+            self._learner = None
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

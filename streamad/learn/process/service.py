@@ -103,6 +103,11 @@ class PlantLearner:
         self._stopped.set()
         self._end_reading()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether a stop was requested."""
+        return self._stopped.is_set()
+
     def finish(self) -> None:
         """Let ``run`` end once all that lies there now is stored, and the trainings that are due by it have ended."""
         self._end_reading()
