@@ -11,7 +11,7 @@ STORE = Path(__file__).with_name("results.jsonl")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a mutant with this ``digest``: the first test that failed, None if it survived; ``seconds``."""
+    """The result of one mutant: the first test that failed (None: it survived), and how many ``seconds`` that took."""
 
     name: str
     digest: str

@@ -68,8 +68,8 @@ def _draw(purpose: str, stream: str, sequence: str) -> float:
 class WindowRecords:
     """Makes at most one record for each judged sequence, for the commit that holds its verdict.
 
-    With ``learning`` every sequence that the gate gives a share has one: the share is decided here, by the model in
-    service now, and never again. Without it ``display.windows`` decides.
+    With a learner (``learning.process``) every sequence that the gate gives a share has one: the share is decided here,
+    by the model in service now, and never again. Otherwise ``display.windows`` decides.
     """
 
     def __init__(self, settings: Settings, batchers: Batchers) -> None:
@@ -90,9 +90,10 @@ class WindowRecords:
         return make_window(verdict, window, self._channels, share, judged.model_name or None)
 
     def _share_of(self, judged: JudgedSequence) -> Share | None:
-        if self._settings.learning is None:
+        learning = self._settings.learning
+        if learning is None or learning.process == "worker":  # nobody would read it
             return None
-        return gate(judged.verdict, settings=self._settings.learning, champion=self._champion(judged.model_name))
+        return gate(judged.verdict, settings=learning, champion=self._champion(judged.model_name))
 
     def _champion(self, name: str) -> ModelRef | None:
         return next((model.ref for model in self._batchers.models if model.ref.name == name), None)

@@ -256,8 +256,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="window"):
     """The judged window of a sequence: the values that the model saw, for learning and for people to look at.
 
-    At most one for each verdict, in the same commit: with ``learning`` for every scored sequence, and for every one
-    before the first model; without it ``display.windows`` says for which.
+    At most one for each verdict, in the same commit: with a learner (``learning.process``) for every scored sequence,
+    and for every one before the first model; otherwise ``display.windows`` says for which.
     """
 
     verdict_id: Annotated[str, doc("Id of the verdict on the sequence; equal to the alert_id of its alert.")]

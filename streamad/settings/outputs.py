@@ -19,7 +19,7 @@ class SinkSettings(ConfigSection):
     verdicts: Url | None = None
     """The verdict of every sequence."""
     windows: Url | None = None
-    """Judged windows: with `learning` of every scored sequence, else those to look at (`display.windows`)."""
+    """Judged windows: with a learner of every scored sequence, else those to look at (`display.windows`)."""
     dead_letters: Url | None = None
     """Unreadable records."""
     late: Url | None = None

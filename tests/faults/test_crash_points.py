@@ -49,7 +49,8 @@ MODES: dict[str, dict[str, Any]] = {
 def plant(mode: str) -> Settings:
     models = {"field": "recipe"} if mode == "several-models" else None
     run = {"commit_interval": "1ms", "batch_windows": 2}
-    learning = {} if mode == "gap-length" else None  # with it every judged window is written, with its share
+    # With a learner every judged window is written, with its share.
+    learning = {"process": "elsewhere"} if mode == "gap-length" else None
     return settings_of(sequences=MODES[mode], run=run, models=models, learning=learning)
 
 

@@ -32,7 +32,7 @@ from tests.support.runtime.pipeline import (
 
 def settings(windows: str, *, learns: bool = False) -> Settings:
     return settings_of(
-        learning={} if learns else None,
+        learning={"process": "elsewhere"} if learns else None,
         sequences={"allowed_lateness": "3s"},
         run={"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2},
         display={"windows": windows},
@@ -193,3 +193,12 @@ def in_service(version: str) -> Callable[[MicroBatcher], tuple[ModelInService, .
         return (dataclasses.replace(batcher.model, ref=ModelRef(batcher.model.ref.name, version)),)
 
     return models
+
+
+async def test_where_workers_learn_only_what_people_look_at_is_written() -> None:
+    """Each worker then passes its windows on by itself, and nobody reads the others."""
+    plant = settings_of(learning={}, display={"windows": "alerts"}, sequences={"allowed_lateness": "3s"})
+    run = await run_pipeline(ListSource.of(recordings(1)), plant)
+    windows = run.messages("windows")
+    assert 0 < len(windows) < len(run.messages("verdicts")) / 2
+    assert {window.share for window in windows} == {None}
