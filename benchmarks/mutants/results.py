@@ -11,7 +11,7 @@ STORE = Path(__file__).with_name("results.jsonl")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of one mutant: the first test that failed (None: it survived), and how many ``seconds`` that took."""
+    """The result of one mutant: the first test that failed (None: it survived), and how long that took."""
 
     name: str
     digest: str

@@ -24,7 +24,7 @@ from streamad_connectors.files.formats.reading import ReadRecord, read_error, sh
 _MODULE = "streamad_connectors.files.formats.parquet_process"
 _DECODER = msgspec.msgpack.Decoder(Answer)
 _BASE_BYTES = 1 << 28
-"""Memory that the reading process may take besides ``max_decompressed_bytes``: Python, pyarrow, and the rows at hand."""
+"""Memory of the reading process besides ``max_decompressed_bytes``: Python, pyarrow, and the rows at hand."""
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Other allocators reserve more than they need, and each thread takes room for its stack."""
 

@@ -17,7 +17,7 @@ _VERSION: Final = 0
 
 
 class _Claim(msgspec.Struct):
-    """A member's name, and since when it has held the partitions (0: never); each member sends its own when it joins."""
+    """A member's name, and since when it has held the partitions (0: never); it sends both when it joins."""
 
     name: str = ""
     since_us: int = 0
