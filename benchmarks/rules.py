@@ -213,7 +213,6 @@ async def learning_fails(_: Broker, folder: Path) -> dict[str, float]:
         "schedule": "* * * * *",
         "on_drift": False,
         "min_interval": 0,
-        "flush_interval": "200ms",
         "min_training": 20,
         "first_training": 60,
         "drift": {"min_sequences": 40, "changed_over": 20},
@@ -253,10 +252,11 @@ async def _kill_trainers(worker: Worker) -> None:
 
 
 def _trainers(pid: int) -> list[int]:
-    """Return the ids of the training processes that process ``pid`` has started."""
+    """Return the ids of the training processes below process ``pid``: its learner starts them."""
     found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with suppress(OSError):
+    with suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            found += _trainers(int(child))
             if b"streamad.learn.trainer" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(int(child))
     return found

@@ -86,12 +86,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.trainer",
         "streamad.outputs",
     ),
-    "streamad.learn.live": (
+    "streamad.learn.serving": (
         *_VERSIONS,
-        "streamad.drift",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
-        "streamad.learn.trainer",
         "streamad.learn.process",
     ),
     "streamad.commands.shared": (
@@ -105,7 +102,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.parts",
         "streamad.learn.trainer",
         "streamad.learn.process",
-        "streamad.learn.live",
+        "streamad.learn.serving",
     ),
     "streamad.web": (
         *_VERSIONS,
@@ -137,7 +134,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.promotion",
         "streamad.learn.trainer",
         "streamad.learn.process",
-        "streamad.learn.live",
+        "streamad.learn.serving",
         "streamad.commands.shared",
     ),
     "streamad.cli": (

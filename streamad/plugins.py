@@ -117,8 +117,6 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
 
 def secret_advice(url: str, where: str) -> str:
     """Return what to do about a secret in ``url``, the value of the config's key ``where``, or of another place."""
-    if where == "learning.store":
-        return "write it without; the file system takes credentials from the environment, S3 from AWS_SECRET_ACCESS_KEY"
     key = "security.password"
     if where.partition(".")[0] in ("source", "model"):
         key = f"source.options.{key}"

@@ -19,7 +19,7 @@ _UPDATE = (
 )
 _SYNC = (
     "                os.fsync(descriptor)\n            finally:\n                os.close(descriptor)\n"
-    "            if only_if"
+    "            temporary.replace"
 )
 _WRITE = (
     "        for role, records in by_role.items():\n            if role in self._sinks:\n"

@@ -1,16 +1,18 @@
-"""Mutants of the learner: what is released when, the bounds and transactions of its store, what it reads of a file."""
+"""Mutants of the learner: what is released when, requests, bounds and transactions of its store, reading a file."""
 
 from __future__ import annotations
 
 from benchmarks.mutants.mutant import Mutant, mutant
 
 _SERVICE, _MODEL = "streamad/learn/process/service.py", "streamad/learn/process/model_learner.py"
-_DATABASE, _SAMPLING = "streamad/learn/store/database.py", "streamad/learn/store/sampling.py"
+_INLIERS, _BOUNDS = "streamad/learn/store/inliers.py", "streamad/learn/store/bounds.py"
+_TRAININGS, _JOB = "streamad/learn/trainer/trainings.py", "streamad/learn/trainer/job.py"
 _SUBSCRIPTION = "connectors/streamad_connectors/files/subscription.py"
 _SAVED = "streamad/system/saved_progress.py"
 _SERVICE_TESTS = "tests/unit/learn/process/test_service.py"
 _STORE = "tests/unit/learn/store/"
-_DATABASE_TESTS, _DATABASE_LAW = _STORE + "test_database.py", _STORE + "test_database_law.py"
+_INLIERS_TESTS, _LAW = _STORE + "test_inliers.py", _STORE + "test_inliers_law.py"
+_CHILD_TESTS = "tests/unit/learn/trainer/test_child.py"
 _FILES = "tests/unit/connectors/files/"
 _COMMITTED, _HOLD = _FILES + "test_subscription_committed.py", _FILES + "test_subscription_hold.py"
 _TAKEN = "            await self.take(batch)\n            subscription.release(len(batch))\n"
@@ -57,10 +59,76 @@ LEARNING: tuple[Mutant, ...] = (
         "sequences of the reserve are trained on",
         _SERVICE_TESTS,
     ),
+    mutant(
+        "stored-although-another-learner-took-over",
+        _SERVICE,
+        "            await self._check_ours()\n            await self.take(batch)\n",
+        "            await self.take(batch)\n",
+        "two learners store, and learn from, the same windows",
+        _SERVICE_TESTS + "::test_what_was_read_before_another_learner_took_over_is_not_stored",
+    ),
+    # --- requests and trainings ---
+    mutant(
+        "request-answered-twice",
+        _TRAININGS,
+        "            self._store.answered(status.last.request.id)\n",
+        "            pass\n",
+        "a learner that was killed after a training trains for the same request again",
+        _CHILD_TESTS + "::test_a_request_is_trained_once_and_answered_even_if_the_learner_dies_before_it_knows",
+    ),
+    mutant(
+        "answered-request-asked-again",
+        _INLIERS,
+        'new = "INSERT OR IGNORE INTO requests (id, model, content) VALUES (?, ?, ?)"',
+        'new = "INSERT OR REPLACE INTO requests (id, model, content) VALUES (?, ?, ?)"',
+        "a message that is read again trains once more",
+        _INLIERS_TESTS,
+    ),
+    mutant(
+        "newest-answers-forgotten",
+        _INLIERS,
+        "WHERE content IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?",
+        "WHERE content IS NULL ORDER BY number LIMIT -1 OFFSET ?",
+        "after a thousand requests each one counts again when its message comes again",
+        _INLIERS_TESTS,
+    ),
+    mutant(
+        "purge-done-again",
+        _INLIERS,
+        "            if request_id is not None and not self._add_request(connection, request_id, None):\n"
+        "                return 0\n",
+        "",
+        "a purge whose message is read again deletes what was stored since",
+        _INLIERS_TESTS,
+    ),
+    mutant(
+        "training-begun-beside-another",
+        _TRAININGS,
+        'return read_status(self._registry, self._name).state == "running"',
+        "return False",
+        "a learner starts a training whose model another process trains, and gets a failure",
+        _CHILD_TESTS + "::test_a_training_waits_for_another_process_to_end_and_trains_then",
+    ),
+    mutant(
+        "training-without-its-lock",
+        _JOB,
+        "        with locked(lock_of(self._training), busy=busy, timeout_s=_LOCK_S):\n",
+        "        with suppress():\n",
+        "two processes train a model at once, and each overwrites what the other saves",
+        _CHILD_TESTS + "::test_a_training_that_cannot_begin_beside_another_says_so",
+    ),
+    mutant(
+        "effort-asked-for-twice",
+        _TRAININGS,
+        'id=f"effort-{version}"',
+        'id=f"effort-{now_us}"',
+        "a rollback to the quick first version, or a restart, trains with the configured effort again",
+        _CHILD_TESTS + "::test_the_first_training_is_quick_and_one_with_the_configured_effort_follows_once",
+    ),
     # --- the store ---
     Mutant(
         "bounds-in-a-transaction-of-their-own",
-        _DATABASE,
+        _INLIERS,
         (
             (
                 "rows)\n            self._enforce_bounds(connection)\n            self._count(connection)\n"
@@ -70,68 +138,59 @@ LEARNING: tuple[Mutant, ...] = (
             ),
         ),
         "a failure between the two leaves more than the bounds allow",
-        (_DATABASE_TESTS,),
+        (_INLIERS_TESTS,),
     ),
     mutant(
         "waiting-sequences-forgotten-by-a-failed-flush",
-        _DATABASE,
+        _INLIERS,
         "            rows = [self._row(one, share, form) for one, share in self._pending.values()]\n",
         "            rows = [self._row(one, share, form) for one, share in self._pending.values()]\n"
         "            self._pending.clear()\n",
         "a full disk loses what was offered",
-        _DATABASE_TESTS,
+        _INLIERS_TESTS,
     ),
     mutant(
         "no-transaction",
-        _DATABASE,
+        _INLIERS,
         '            connection.execute("BEGIN IMMEDIATE")\n            try:\n                yield connection\n'
         '                connection.execute("COMMIT")\n',
         "            try:\n                yield connection\n",
         "each statement is durable on its own, so a failure leaves half of a flush",
-        _DATABASE_TESTS,
+        _INLIERS_TESTS,
     ),
     mutant(
         "purged-sequences-come-back",
-        _DATABASE,
+        _INLIERS,
         '            connection.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?)", chosen)\n',
         "",
         "a purged sequence is stored again when its record comes again",
-        _DATABASE_TESTS,
-    ),
-    mutant(
-        "waiting-places-are-read",
-        _DATABASE,
-        "values: list[str | int] = [self._model, share, _WAITS, self._form]",
-        "values: list[str | int] = [self._model, share, _BEYOND, self._form]",
-        "sequences that only may enter the reservoir are trained on",
-        _DATABASE_LAW,
+        _INLIERS_TESTS,
     ),
     mutant(
         "what-was-beyond-comes-back",
-        _DATABASE,
+        _INLIERS,
         "row[3] == _BEYOND for row in rows",
-        "row[3] == _WAITS for row in rows",
+        "row[3] > _BEYOND for row in rows",
         "a sequence that stayed for its mark alone is trained on once there is room",
-        _DATABASE_TESTS,
+        _INLIERS_TESTS,
     ),
     mutant(
         "one-sequence-beyond-the-bound",
-        _SAMPLING,
-        "        return young[-bounds.limit :], young[-bounds.limit :]\n",
-        "        return young[-bounds.limit - 1 :], young[-bounds.limit - 1 :]\n",
+        _BOUNDS,
+        ">= oldest_us][-bounds.limit :]",
+        ">= oldest_us][-bounds.limit - 1 :]",
         "a share holds one sequence more than its bound",
-        _DATABASE_LAW,
-        _STORE + "test_sampling.py",
+        _LAW,
+        _STORE + "test_bounds.py",
     ),
     mutant(
         "oldest-age-excluded",
-        _SAMPLING,
-        "young = by_time[times[by_time] >= oldest]",
-        "young = by_time[times[by_time] > oldest]",
+        _BOUNDS,
+        "young = young[times[young] >= oldest_us]",
+        "young = young[times[young] > oldest_us]",
         "a sequence exactly max_age old is dropped",
-        _DATABASE_LAW,
-        _STORE + "test_sampling.py",
-        _STORE + "test_inliers.py",
+        _LAW,
+        _STORE + "test_inliers_bounds.py",
     ),
     # --- what is read of a worker's file ---
     mutant(

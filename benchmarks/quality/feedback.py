@@ -33,9 +33,9 @@ from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
 from streamad.judge.gate import is_reserved
 from streamad.learn.parts import detector_for, registry_of, store_for
-from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.store.records import Mark, StoredSequence, TrainingReason, TrainingRequest
 from streamad.learn.trainer.proof import proved_in_new_process
-from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
+from streamad.learn.trainer.results import TrainingOutcome
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import score_windows
 from streamad.learn.training.selection import to_windows

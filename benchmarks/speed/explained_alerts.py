@@ -24,8 +24,8 @@ import numpy.typing as npt
 from streamad.judge.explainer import Explainer
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import detector_for, registry_of, versions_of
+from streamad.learn.serving.models import explainer_for
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import Role

@@ -1,7 +1,7 @@
-"""Times of the inlier store: ``python benchmarks/speed/inliers.py [--url memory://bench]``.
+"""Times of the inlier store: ``python benchmarks/speed/inliers.py [--sequences 100000] [--marks 12000]``.
 
-Windows are 9 x 128 float32. With the bounds of the defaults, 100,000 sequences are offered under each policy. Marks are
-on ids that the store does not hold, and joined as a worker does it.
+Windows are 9 x 128 float32, the bounds those of the defaults. Marks are on ids that the store does not hold, each
+durable by itself, as the learner stores them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
 
 C, L = 9, 128
-N, N_FLUSH, N_MARKS = 100_000, 500, 12_000
+N_FIRST, N_FLUSH = 2000, 500
 START_US = 1_767_225_600_000_000
 
 
@@ -40,72 +40,63 @@ def timed(what: str) -> Iterator[None]:
     print(f"{what:<58} {time.perf_counter() - begin:8.3f} s")
 
 
-def opener(url: str, folder: Path) -> Callable[[str], InlierStore]:
-    channels = tuple(ChannelSpec(f"c{i}") for i in range(C))
-
-    def opened(policy: str) -> InlierStore:
-        store = InlierStore(
-            url,
-            policy,
-            channels=channels,
-            window=WindowSettings(length=L),
-            settings=LearningSettings(policy=policy),  # type: ignore[arg-type]
-            clock=ManualClock(START_US + 2 * N * 1_000_000),
-            base_dir=folder,
-        )
-        store.open()
-        return store
-
-    return opened
+def opened(path: Path, n: int) -> InlierStore:
+    """Return the opened store, at a time after all ``n`` sequences."""
+    store = InlierStore(
+        path,
+        "default",
+        channels=tuple(ChannelSpec(f"c{i}") for i in range(C)),
+        window=WindowSettings(length=L),
+        settings=LearningSettings(),
+        clock=ManualClock(START_US + 2 * n * 1_000_000),
+    )
+    store.open()
+    return store
 
 
-def marking(store: InlierStore, folder: Path) -> None:
-    """Print the times of ``N_MARKS`` marks, one after the other."""
+def marking(store: InlierStore, n: int) -> None:
+    """Print the times of ``n`` marks, one after the other."""
     longest = 0.0
-    with timed(f"{N_MARKS:,} marks, each durable"):
-        for i in range(N_MARKS):
+    with timed(f"{n:,} marks, each durable"):
+        for i in range(n):
             begin = time.perf_counter()
-            store.mark(Mark(id=f"{N + 2000 + i:032x}", judgement="veto", at_us=START_US + i, received_us=START_US + i))
+            store.mark(Mark(id=f"{10**9 + i:032x}", judgement="veto", at_us=START_US + i, received_us=START_US + i))
             store.tidy_marks()
             longest = max(longest, time.perf_counter() - begin)
-    files = [path for path in folder.rglob("marks/*") if path.is_file()]
-    print(f"longest mark {longest:.3f} s; {len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.1f} MB")
+    print(f"{'longest mark':<58} {longest:8.3f} s")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="inliers")
-    url = parser.parse_args().url
+    parser.add_argument("--sequences", type=int, default=100_000)
+    parser.add_argument("--marks", type=int, default=12_000)
+    asked = parser.parse_args()
     window = Window(np.random.default_rng(0).normal(size=(C, L)).astype(np.float32), L)
     with tempfile.TemporaryDirectory() as folder:
-        opened = opener(url, Path(folder))
-        store = opened("newest")
-        for i in range(2000):
+        path = Path(folder) / "inliers.sqlite3"
+        store = opened(path, asked.sequences)
+        for i in range(N_FIRST):
             store.offer(sequence_of(i, window), "accepted")
-        with timed("flush of 2,000 windows into an empty store"):
+        with timed(f"flush of {N_FIRST:,} windows into an empty store"):
             store.flush()
-        with timed("read of 2,000 windows"):
+        with timed(f"read of {N_FIRST:,} windows"):
             store.read("accepted")
-        marking(store, Path(folder))
-        with timed("open with the marks"):
-            opened("newest")
-        for policy in ("newest", "reservoir"):
-            store, longest = opened(policy), 0.0
-            with timed(f"{policy}: offer {N:,} and flush every {N_FLUSH}"):
-                for i in range(2000, 2000 + N):
-                    store.offer(sequence_of(i, window), SHARES[i % 3])
-                    if i % N_FLUSH == 0:
-                        begin = time.perf_counter()
-                        store.flush()
-                        longest = max(longest, time.perf_counter() - begin)
-                store.flush()
-            print(f"{policy + ': longest flush':<58} {longest:8.3f} s")
-            with timed(f"{policy}: open"):
-                store = opened(policy)
-            files = [path for path in (Path(folder) / "inliers" / policy).rglob("*.np*") if path.is_file()]
-            print(
-                f"{policy}: {store.counts()}, {len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB"
-            )
+        longest = 0.0
+        with timed(f"offer {asked.sequences:,} and flush every {N_FLUSH}"):
+            for i in range(N_FIRST, N_FIRST + asked.sequences):
+                store.offer(sequence_of(i, window), SHARES[i % 3])
+                if i % N_FLUSH == 0:
+                    begin = time.perf_counter()
+                    store.flush()
+                    longest = max(longest, time.perf_counter() - begin)
+            store.flush()
+        print(f"{'longest flush':<58} {longest:8.3f} s")
+        marking(store, asked.marks)
+        store.close()
+        with timed("open"):
+            store = opened(path, asked.sequences)
+        print(f"{store.counts()}, {path.stat().st_size / 1e6:.0f} MB")
+        store.close()
 
 
 if __name__ == "__main__":

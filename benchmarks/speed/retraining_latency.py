@@ -30,12 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steady_load import CHANNELS, LENGTH, make_windows
 
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.learn.parts import detector_for, registry_of, versions_of
-from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.parts import detector_for, registry_of, store_for, versions_of
+from streamad.learn.store.records import StoredSequence, TrainingRequest
 from streamad.learn.trainer.child import Child
 from streamad.learn.trainer.proof import proved_in_new_process
-from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
+from streamad.learn.trainer.results import TrainingResult
 from streamad.learn.trainer.status import read_status
 from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
@@ -70,23 +69,14 @@ def settings_of(epochs: int, batch_wait_us: int) -> Settings:
         source=SourceSettings(url="none"),
         model=ModelSettings(detector="neutral_ad", device="cpu", options={"epochs": epochs}),
         alerts=AlertSettings(false_alarm_rate=0.02),
-        learning=LearningSettings(store="inliers"),
+        learning=LearningSettings(),
         run=RunSettings(batch_wait=f"{batch_wait_us}us"),  # type: ignore[arg-type]
     )
 
 
 def fill_store(settings: Settings, folder: Path, n_stored: int) -> None:
     """Keep enough sequences for a training to go on for the whole measurement."""
-    assert settings.learning is not None
-    store = InlierStore(
-        settings.learning.store,
-        settings.model.name,
-        channels=settings.channel_specs,
-        window=settings.window,
-        settings=settings.learning,
-        clock=SystemClock(),
-        base_dir=folder,
-    )
+    store = store_for(Plant(settings, folder, SystemClock()))
     store.open()
     data = make_windows(n_stored + RESERVED, seed=1)
     now_us = SystemClock().now_us()
@@ -95,6 +85,7 @@ def fill_store(settings: Settings, folder: Path, n_stored: int) -> None:
         sequence = StoredSequence(name, "line", name, time_us, now_us, window, "learning")
         store.offer(sequence, "accepted" if index < n_stored else "reserve")
     store.flush()
+    store.close()
 
 
 class TimedScorer:
@@ -195,17 +186,18 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
     scorer = TimedScorer(loaded.scorer)
     model = ModelInService(loaded.ref, scorer, loaded.calibration, loaded.reference)
     batcher = MicroBatcher(model, SystemClock(), settings.run)
-    results: list[TrainingResult] = []
-    child = Child(Plant(settings_of(1_000_000, 0), folder, SystemClock()), "default", results.append)
-    child.start(TrainingRequest(reason="command", requested_us=SystemClock().now_us()))
+    child = Child(Plant(settings_of(1_000_000, 0), folder, SystemClock()), "default")
+    request = TrainingRequest(reason="command", requested_us=SystemClock().now_us())
+    training = asyncio.create_task(child.train(request))
     try:
-        await until(lambda: read_status(registry, "default").epoch > 0, results)
+        await until(lambda: read_status(registry, "default").epoch > 0, training)
         assert child.pid is not None
         return await take_turns(Bench(batcher, scorer, arguments.rate, arguments.slice_s), child.pid, arguments)
     finally:
         if child.pid is not None:
             os.kill(child.pid, signal.SIGCONT)
         await child.close()
+        await training
         await batcher.close()
 
 
@@ -225,11 +217,11 @@ async def take_turns(bench: Bench, pid: int, arguments: argparse.Namespace) -> d
     return samples
 
 
-async def until(is_so: Callable[[], bool], results: list[TrainingResult]) -> None:
+async def until(is_so: Callable[[], bool], training: asyncio.Task[TrainingResult]) -> None:
     """Wait until the training has begun its epochs."""
     while not is_so():
-        if results:
-            raise SystemExit(f"the training ended before the measurement began: {results[0]}")
+        if training.done():
+            raise SystemExit(f"the training ended before the measurement began: {training.result()}")
         await asyncio.sleep(0.05)
 
 

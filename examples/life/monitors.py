@@ -8,18 +8,22 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol, get_args
 
+import msgspec
 import numpy as np
 
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher
-from streamad.learn.live.live_learning import LiveLearning
-from streamad.learn.parts import versions_of
+from streamad.learn.parts import store_for, versions_of
+from streamad.learn.process.service import PlantLearner
+from streamad.learn.serving.serving import Serving
 from streamad.learn.store.records import Mark
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
+from streamad.ports import StoredMessage
 from streamad.telemetry.events import EventLog
+from streamad.testing import ListSink, ManualClock
 from streamad.types import Window, WindowSet
 
 Kind = Literal["streamad", "frozen", "naive"]
@@ -27,7 +31,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Learning(Protocol):
-    """How a monitor uses judged sequences: the product's ``LiveLearning``, or another way."""
+    """How a monitor uses judged sequences: as the product does, or in another way."""
+
+    windows: ListSink
+    """Where the pipeline commits its windows."""
 
     async def begin(self) -> Batchers:
         """Return the batchers that score, and begin to learn."""
@@ -45,9 +52,53 @@ class Learning(Protocol):
         """Return once everything judged so far has had its effect: a training, a swap."""
         ...
 
-    async def close(self, *, wait: bool) -> None:
+    async def close(self) -> None:
         """End."""
         ...
+
+
+class _Following:
+    """The product: workers commit windows, a learner stores them and trains, and the registry names what serves.
+
+    ``streamad learn`` is a process that follows a file or a topic; here it takes what was committed when it is told to,
+    because the feed waits for each training.
+    """
+
+    def __init__(self, plant: Plant, clock: ManualClock, events: EventLog) -> None:
+        self.windows = ListSink()
+        self._clock = clock
+        self._serving = Serving(plant, events)
+        self._learner = PlantLearner(plant, events.emit)
+        self._store = store_for(plant)
+        self._versions = versions_of(plant)
+
+    async def begin(self) -> Batchers:
+        """Return the batchers that score, and open the store."""
+        batchers = await self._serving.begin()
+        await self._learner.open()
+        return batchers
+
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Do nothing: its window is committed."""
+
+    async def mark(self, mark: Mark) -> None:
+        """Store it, as the learner does with a message from the place of marks."""
+        await asyncio.to_thread(self._store.mark, mark)
+
+    async def wait_until_trained(self) -> None:
+        """Learn what was committed, train what is due, and wait until the promoted version judges."""
+        taken, self.windows.records = self.windows.records, []
+        await self._learner.take([StoredMessage(msgspec.json.encode(each.message), "windows") for each in taken])
+        await self._learner.train_to_the_end()
+        while self._versions.current() not in self._serving.versions.values():
+            self._clock.advance(1.0)  # a worker looks once a second
+            await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        """End a training that runs, and the worker's loads."""
+        await self._learner.close()
+        await self._serving.close(wait=False)
+        self._store.close()
 
 
 class _Naive:
@@ -56,6 +107,7 @@ class _Naive:
     def __init__(self, plant: Plant, events: EventLog) -> None:
         settings = plant.settings
         assert settings.learning is not None
+        self.windows = ListSink()
         self._plant = plant
         self._learning = settings.learning
         self._versions = versions_of(plant)
@@ -89,7 +141,7 @@ class _Naive:
         await self._batcher.swap(self._versions.load())
         self._events.emit("model_promoted", f"{version}", model=ModelRef(self._batcher.name, version), level="info")
 
-    async def close(self, *, wait: bool) -> None:
+    async def close(self) -> None:
         """Do nothing: nothing runs."""
 
     def _train(self) -> str:
@@ -111,6 +163,6 @@ class _Naive:
         )
 
 
-def learning_of(kind: Kind, plant: Plant, events: EventLog) -> Learning:
-    """Return the way in which a monitor of this kind learns."""
-    return _Naive(plant, events) if kind == "naive" else LiveLearning(plant, events)
+def learning_of(kind: Kind, plant: Plant, clock: ManualClock, events: EventLog) -> Learning:
+    """Return the way in which a monitor of this kind learns; ``clock`` is that of the plant."""
+    return _Naive(plant, events) if kind == "naive" else _Following(plant, clock, events)

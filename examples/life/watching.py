@@ -32,7 +32,7 @@ _PARTITION = "plant"
 _AT_ONCE = 20
 """Batches between two checks for a due training: less than two days of the plant."""
 _NEW_MODEL = "model_promoted"
-_SHOWN = (_NEW_MODEL, "model_not_promoted", "plant_changed", "drift", "training_failed", "store_failed")
+_SHOWN = (_NEW_MODEL, "model_not_promoted", "plant_changed", "drift", "training_failed", "learning_failed")
 
 
 class Emitted(NamedTuple):
@@ -92,7 +92,7 @@ class _Monitor:
         self._verdicts: dict[str, Verdict] = {}
         self._settings = settings
         self._events = EventLog(settings.name, self._clock, self._on_event)
-        self._learning = learning_of(kind, Plant(settings, folder, self._clock), self._events)
+        self._learning = learning_of(kind, Plant(settings, folder, self._clock), self._clock, self._events)
 
     async def begin(self) -> None:
         """Begin to judge and to learn."""
@@ -100,11 +100,12 @@ class _Monitor:
         pipeline = Pipeline(
             self._settings,
             self._source,
-            UnsavedCommitter({}),
+            UnsavedCommitter({"windows": self._learning.windows}),
             self._batchers,
             self._clock,
             explainer=None,
             with_verdicts=False,
+            with_windows=True,
             on_judged=self._on_judged,
             events=self._events,
         )
@@ -141,7 +142,7 @@ class _Monitor:
 
     async def close(self) -> None:
         """End the monitor."""
-        await self._learning.close(wait=False)
+        await self._learning.close()
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         await self._source.close()

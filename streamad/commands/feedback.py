@@ -65,7 +65,8 @@ def feedback(
     By itself, a mark only keeps a sequence out of training. A version that false alarms have changed waits for a
     person: see streamad models status.
 
-    Marks go to the topic or file learning.feedback; without it, into the inlier store. The latest mark of an id counts.
+    Marks go to the topic or file learning.feedback, by default a file beside the inlier store; the learner reads them.
+    The latest mark of an id counts.
 
     Examples: streamad feedback --alert 5f0c2a... --false-alarm --note "filter was changed";
     streamad feedback --import shift.csv

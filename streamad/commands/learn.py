@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,16 +19,13 @@ from streamad.commands.shared.console import (
     stop_on_signals,
     stop_with_parent,
 )
-from streamad.commands.shared.monitor import event_line
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.errors import UsageError
-from streamad.messages import Event
+from streamad.outputs.stored import learning_of
 from streamad.plant import Plant
 
 if TYPE_CHECKING:
+    from streamad.learn.process.events import LearnerEvents
     from streamad.learn.process.service import PlantLearner
-
-_LOOK_S = 1.0
 
 
 def learn(
@@ -36,10 +33,12 @@ def learn(
     present: Annotated[
         bool, typer.Option("--present", help="Learn from what is there now, train what is due, and end.")
     ] = False,
-    import_shards: Annotated[
-        bool, typer.Option("--import", help="First take what workers stored while learning.process was worker.")
-    ] = False,
+    shards: Annotated[
+        Path | None,
+        typer.Option("--import", metavar="FOLDER", help="First take the sequences and marks of a store of shards."),
+    ] = None,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+    metrics: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Learn from what the workers have committed: store judged windows, watch drift, train models and promote them.
 
@@ -50,74 +49,71 @@ def learn(
     Example: streamad learn --present
     """
     plant = load_whole_plant(config)
-    learning = plant.settings.learning
-    if learning is None:
-        raise UsageError("the config has no section learning: there is nothing to learn")
-    if learning.process == "worker":
-        raise UsageError("learning.process is worker, so each worker learns by itself: set it to here or elsewhere")
-    run_async(_learn(plant, present=present, supervised=supervised, imports=import_shards))
+    learning_of(plant)
+    listen = plant.settings.metrics.listen if metrics or not supervised else None
+    run_async(_learn(plant, present=present, supervised=supervised, shards=shards, listen=listen))
 
 
-async def _learn(plant: Plant, *, present: bool, supervised: bool, imports: bool) -> None:
-    from streamad.learn.parts import database_path  # noqa: PLC0415 - help and wrong options need none
-    from streamad.learn.process.events import LearnerEvents  # noqa: PLC0415
-    from streamad.learn.process.service import PlantLearner  # noqa: PLC0415
+async def _learn(plant: Plant, *, present: bool, supervised: bool, shards: Path | None, listen: str | None) -> None:
+    from streamad.commands.shared.learner import learner_of, the_only_learner  # noqa: PLC0415 - help needs none
 
-    def shown(event: Event) -> None:
-        err.print(event_line(event, names_model=plant.settings.models is not None))
+    def on_wait() -> None:
+        err.print(note("another learner works on this store: waiting for its end"))
 
-    store = database_path(plant)
-    store.parent.mkdir(parents=True, exist_ok=True)
-    events = LearnerEvents(plant, shown)
-    learner = PlantLearner(plant, events.emit, store.with_name("learner.json"))
+    learner, events = learner_of(plant)
     if present:
         learner.finish()
     if supervised:  # before the wait for another learner: the parent may end meanwhile
         stop_with_parent(learner.request_stop, on_word=learner.finish)
     with stop_on_signals(learner.request_stop, "" if supervised else "ending the training that runs, if any"):
-        lock = await _locked(plant, store.with_name("learner.lock"), learner)
-        try:
-            if lock is not None:
-                if imports:
-                    await asyncio.to_thread(_import, plant)
-                async with events:
+        async with the_only_learner(plant, learner, on_wait) as is_alone:
+            if is_alone:
+                _look_at_shards(plant, shards)
+                async with events, _metrics(None if present else listen, learner, events):
                     await learner.run()
                     await learner.close()
-        finally:
-            await learner.close()
-            if lock is not None:
-                os.close(lock)
     if not supervised:
         for name, counters in learner.counters.items():
             stored = f"{counters.accepted} accepted, {counters.reserved} reserved, {counters.aside} aside"
             out.print(f"{name}: {stored}; {counters.trainings} trainings, {counters.promotions} promoted")
 
 
-async def _locked(plant: Plant, path: Path, learner: PlantLearner) -> int | None:
-    """Return the lock of the store once no other learner has it, None if a stop is requested first."""
-    from streamad.system.locks import try_lock  # noqa: PLC0415
+@asynccontextmanager
+async def _metrics(listen: str | None, learner: PlantLearner, events: LearnerEvents) -> AsyncIterator[None]:
+    """Serve the learner's metrics during the block, if ``listen`` is an address: those of a run beside it are its own.
 
-    is_told = False
-    while not learner.is_stopped:
-        if (lock := await asyncio.to_thread(try_lock, path)) is not None:
-            return lock
-        if not is_told:
-            err.print(note("another learner works on this store: waiting for its end"))
-        is_told = True
-        await plant.clock.sleep(_LOOK_S)
-    return None
+    Raises OutputError.
+    """
+    if listen is None:
+        yield
+        return
+    from streamad.runtime.metrics.collector import LearnerCollector  # noqa: PLC0415 - for those who want it
+    from streamad.runtime.metrics.server import MetricsServer  # noqa: PLC0415
+
+    server = MetricsServer(listen, LearnerCollector(learner.counters, events.counts), lambda: True)
+    try:
+        yield
+    finally:
+        await server.close()
 
 
-def _import(plant: Plant) -> None:
-    """Take the shards in ``learning.store``, of each model; say how many sequences and what cannot be read."""
-    from streamad.learn.parts import shards_of, store_for  # noqa: PLC0415
-    from streamad.learn.store.database import InlierDatabase  # noqa: PLC0415
-    from streamad.learn.store.importing import import_shards  # noqa: PLC0415
+def _look_at_shards(plant: Plant, shards: Path | None) -> None:
+    """Take the shards in the folder ``shards``; None: say if there are some in the store's folder."""
+    from streamad.learn.parts import may_be_added, store_for, store_path  # noqa: PLC0415
+    from streamad.learn.store.importing import import_shards, models_in_shards  # noqa: PLC0415
 
-    for name, shards in shards_of(plant).items():
+    own = store_path(plant)
+    if shards is None:
+        if not own.exists() and (names := models_in_shards(own.parent)):
+            how = f"streamad learn --import {plant.settings.learning.store if plant.settings.learning else ''}"
+            err.print(note(f"{own.parent} holds shards of {', '.join(names)}, which are not used: `{how}` takes them"))
+        return
+    for name in models_in_shards(plant.base_dir / shards):
+        if not may_be_added(plant.settings, name, ()):
+            err.print(note(f"not imported: {name} is no model of this plant"))
+            continue
         store = store_for(plant, name)
-        assert isinstance(store, InlierDatabase)
-        done = import_shards(shards, store)
+        done = import_shards(plant.base_dir / shards / name, store)
         store.close()
         for problem in done.problems:
             err.print(note(f"not imported: {problem}"))

@@ -28,11 +28,11 @@ from streamad.commands.shared.figures.labels import (
     LabelsOption,
     NormalOption,
 )
+from streamad.commands.shared.figures.plots import Plots
 from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import check_out, load_whole_plant
-from streamad.commands.shared.plots import Plots
 from streamad.errors import UsageError
 from streamad.judge.shift.many_alerts import lines_of
 from streamad.learn.parts import registry_of

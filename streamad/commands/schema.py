@@ -17,7 +17,8 @@ def schema(
         str | None,
         typer.Argument(
             help=(
-                "alert, attribution, verdict, window, dead_letter, late, event, feedback, notice, config; default: all."
+                "alert, attribution, verdict, window, dead_letter, late, event, feedback, request, notice, config; "
+                "default: all."
             )
         ),
     ] = None,

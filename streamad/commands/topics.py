@@ -53,7 +53,7 @@ def create(
             parser=_history_ms,
             metavar="DURATION",
             help="How long new topics of verdicts, alerts, attributions, windows and events keep messages, "
-            "such as 90d: what the page and reports look back on; 30d (windows 7d) if not given.",
+            "such as 90d: what the page and reports look back on; 30d if not given.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which topics would be created.")] = False,

@@ -68,8 +68,8 @@ def _draw(purpose: str, stream: str, sequence: str) -> float:
 class WindowRecords:
     """Makes at most one record for each judged sequence, for the commit that holds its verdict.
 
-    With a learner (``learning.process``) every sequence that the gate gives a share has one: the share is decided here,
-    by the model in service now, and never again. Otherwise ``display.windows`` decides.
+    If the plant learns, every sequence that the gate gives a share has one: the share is decided here, by the model in
+    service now, and never again. Otherwise ``display.windows`` decides.
     """
 
     def __init__(self, settings: Settings, batchers: Batchers) -> None:
@@ -91,7 +91,7 @@ class WindowRecords:
 
     def _share_of(self, judged: JudgedSequence) -> Share | None:
         learning = self._settings.learning
-        if learning is None or learning.process == "worker":  # nobody would read it
+        if learning is None:  # nobody would read it
             return None
         return gate(judged.verdict, settings=learning, champion=self._champion(judged.model_name))
 

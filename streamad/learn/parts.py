@@ -7,16 +7,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamad.errors import ConfigError, PluginError, Problem, StoreError
+from streamad.errors import ConfigError, PluginError, Problem
 from streamad.judge.routing import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.database import InlierDatabase, models_in
-from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Inliers
-from streamad.learn.store.storage import open_storage
+from streamad.learn.store.inliers import InlierStore, models_in
 from streamad.plant import Plant
-from streamad.plugins import check_known, load, make_detector, split_url
+from streamad.plugins import check_known, load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Effort, ModelSettings, Settings
@@ -35,13 +32,8 @@ def known_models(plant: Plant, stored: Collection[str]) -> tuple[str, ...]:
 
 
 def stored_names(plant: Plant) -> set[str]:
-    """Return the models with a file in the inlier store, of any plant. Raises StoreError."""
-    learning = plant.settings.learning
-    if learning is None:
-        return set()
-    if learning.process != "worker":
-        return models_in(database_path(plant))
-    return {name.partition("/")[0] for name in open_storage(learning.store, plant.base_dir).names()}
+    """Return the models with sequences or marks in the inlier store, of any plant. Raises StoreError."""
+    return set() if plant.settings.learning is None else models_in(store_path(plant))
 
 
 def may_be_added(settings: Settings, model: str, known: Collection[str]) -> bool:
@@ -134,59 +126,21 @@ def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:
     return RegistryVersions(registry_of(plant), name or plant.settings.model.name, plant.settings, detector_for(plant))
 
 
-def store_for(plant: Plant, name: str | None = None) -> Inliers:
-    """Return the unopened inlier store of a model (None: ``model.name``). Raises StoreError for an invalid URL."""
-    settings = plant.settings
-    assert settings.learning is not None
-    model = name or settings.model.name
-    if settings.learning.process != "worker":
-        return InlierDatabase(
-            database_path(plant),
-            model,
-            channels=settings.channel_specs,
-            window=settings.window,
-            settings=settings.learning,
-            clock=plant.clock,
-        )
-    return _shards(plant, model)
-
-
-def _shards(plant: Plant, model: str) -> InlierStore:
+def store_for(plant: Plant, name: str | None = None) -> InlierStore:
+    """Return the unopened inlier store of a model (None: ``model.name``)."""
     settings = plant.settings
     assert settings.learning is not None
     return InlierStore(
-        settings.learning.store,
-        model,
+        store_path(plant),
+        name or settings.model.name,
         channels=settings.channel_specs,
         window=settings.window,
         settings=settings.learning,
         clock=plant.clock,
-        base_dir=plant.base_dir,
     )
 
 
-def shards_of(plant: Plant) -> dict[str, InlierStore]:
-    """Return the stores in shards that workers wrote to ``learning.store``, by model. Raises StoreError."""
-    settings = plant.settings
-    assert settings.learning is not None
-    storage = open_storage(settings.learning.store, plant.base_dir)
-    names = {name.partition("/")[0] for name in storage.names() if "/" in name}
-    return {name: _shards(plant, name) for name in sorted(names) if _is_of(settings, name)}
-
-
-def status_path(plant: Plant) -> Path | None:
-    """Return the file in which a learner on this machine says how far it is, None if it runs elsewhere."""
-    learning = plant.settings.learning
-    return None if learning is None or learning.process != "here" else database_path(plant).with_name("learner.json")
-
-
-def database_path(plant: Plant) -> Path:
-    """Return the file of a learner's store. Raises StoreError if ``learning.store`` is no folder of this machine."""
+def store_path(plant: Plant) -> Path:
+    """Return the file of the inlier store, on the learner's machine; the learner's other files lie beside it."""
     assert plant.settings.learning is not None
-    scheme, path, _ = split_url(plant.settings.learning.store)
-    if scheme != "file":
-        raise StoreError(
-            f"learning.store {plant.settings.learning.store}: with learning.process the store is a file of the "
-            "learner's machine: name a folder there"
-        )
-    return plant.base_dir / path / "inliers.sqlite3"
+    return plant.base_dir / plant.settings.learning.store / "inliers.sqlite3"

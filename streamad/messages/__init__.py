@@ -23,6 +23,7 @@ __all__ = [
     "OpenSequence",
     "Origin",
     "OutputRecord",
+    "Request",
     "Role",
     "Running",
     "Share",
@@ -71,6 +72,7 @@ from streamad.messages.fields import (
     Version,
     doc,
 )
+from streamad.messages.request import Request
 from streamad.messages.status import OpenSequence, Running, WorkerStatus
 
 _VALUE = np.dtype("<f4")
@@ -409,7 +411,17 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 Message: TypeAlias = (
-    Alert | Attribution | Verdict | Window | DeadLetter | LateRecord | Event | Feedback | WorkerStatus | Running
+    Alert
+    | Attribution
+    | Verdict
+    | Window
+    | DeadLetter
+    | LateRecord
+    | Event
+    | Feedback
+    | Request
+    | WorkerStatus
+    | Running
 )
 
 

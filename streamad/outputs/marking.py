@@ -1,4 +1,4 @@
-"""An operator's marks on sequences: finds the sequences in the stores, writes to the feedback place or the stores."""
+"""An operator's marks on sequences: finds the sequences in the store, writes to the place of feedback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pwd
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
@@ -38,38 +39,31 @@ _WHOLE = re.compile(r"[0-9a-f]{32}")
 class Marked:
     """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
 
-    ``is_sent``: it counts once a running monitor has read it. ``looked`` is False if the stores could not be read.
+    It counts once the learner has read it. ``looked`` is False if there is no store here to look into.
     ``overridden_by`` is a later mark, which counts instead. ``takes_back_nothing``: no mark was there to be withdrawn.
     """
 
     feedback: Feedback
     found: StoreView | None
     place: str
-    is_sent: bool = False
     looked: bool = True
     overridden_by: Mark | None = None
     takes_back_nothing: bool = False
 
 
 class MarkWriter:
-    """Looks sequences up in the stores of ``model`` (None: all models) and writes marks on them.
+    """Looks sequences up in the store of ``model`` (None: of all models) and sends marks on them to the learner.
 
-    ``to_store``: write into the stores even if the plant has a place for feedback. Raises UsageError without a section
-    learning, StoreError if the stores are to be written and cannot be read, ConfigError if the place for feedback is
-    also another's.
+    Raises UsageError without a section learning, ConfigError if the place for feedback is also another's.
     """
 
-    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, to_store: bool = False) -> None:
+    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None) -> None:
         self._plant = plant
-        self._learning = learning_of(plant)
-        self._to_store = to_store or feedback_url(plant.settings) is None
-        if not self._to_store:
-            check_feedback_place(plant)
+        learning_of(plant)
+        check_feedback_place(plant)
         self._models = some_models(plant, model)
         self._model = None if model is None else self._models[0]
-        if self._to_store and not self._models:
-            raise UsageError("no model has stored anything yet, so there is no store for a mark")
-        self.by = (by or "").strip() or _user()
+        self.by = (by or "").strip() or current_user()
         self.now_us = plant.clock.now_us()
         self._stored: list[StoreView] = []
         self._marks: dict[str, Mark] = {}
@@ -79,16 +73,13 @@ class MarkWriter:
         self._sorted_ids = sorted(self._ids)
 
     def _look(self) -> None:
-        try:
+        with suppress(StoreError):  # an operator who may write feedback need not have access to the store
             models = stored_models(self._plant, self._model)
             for model in models:
                 store = open_store(self._plant, model)
                 self._stored += sequences_of(model, store)
                 self._note(store.marks())
-            self._looked = bool(models) or self._to_store
-        except StoreError:
-            if self._to_store:
-                raise  # an operator who may write feedback need not have access to the stores
+            self._looked = bool(models)
 
     def _note(self, marks: Mapping[str, Mark]) -> None:
         """Add ``marks``; the latest mark of each sequence counts, in whichever model's store it is."""
@@ -124,10 +115,7 @@ class MarkWriter:
             raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
         found = self._beginning_with(alert_id) or self._beginning_with(alert_id.lower())
         if not found:
-            raise UsageError(
-                f"no stored id begins with {alert_id} (a running monitor stores within "
-                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
-            )
+            raise UsageError(f"no stored id begins with {alert_id}: give the whole id, 32 hex digits")
         if len(found) > 1:
             raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
         return found[0]
@@ -152,17 +140,13 @@ class MarkWriter:
         return msgspec.structs.replace(feedback, alert_id=self.whole_id(feedback.alert_id))
 
     def write(self, feedback: Sequence[Feedback]) -> list[Marked]:
-        """Write each mark, with the model whose store holds its sequence. Raises StoreError, OutputError.
+        """Write each mark, with the model whose store holds its sequence. Raises OutputError.
 
         After an error the marks before it are written.
         """
         feedback = self._addressed(feedback)
-        place = "the inlier store"
-        if not self._to_store:
-            asyncio.run(send_feedback(self._plant, feedback))
-            place = str(feedback_url(self._plant.settings)).partition("?")[0]
-        else:
-            self._write_to_stores(feedback)
+        asyncio.run(send_feedback(self._plant, feedback))
+        place = str(feedback_url(self._plant.settings)).partition("?")[0]
         by_id = {one.sequence.id: one for one in self._stored}
         marked = self._marked_ids() | {one.alert_id for one in feedback if one.judgement != "withdrawn"}
         return [
@@ -170,7 +154,6 @@ class MarkWriter:
                 one,
                 by_id.get(one.alert_id),
                 place,
-                is_sent=not self._to_store,
                 looked=self._looked,
                 overridden_by=self._later(mark_of(one)),
                 takes_back_nothing=self._looked and one.judgement == "withdrawn" and one.alert_id not in marked,
@@ -188,31 +171,15 @@ class MarkWriter:
         return stored if stored is not None and stored.at_us > mark.at_us else None
 
     def _addressed(self, feedback: Sequence[Feedback]) -> list[Feedback]:
-        """Return ``feedback`` with the model of each sequence that exactly one model's store holds.
-
-        The worker that reads the feedback may not have loaded that model yet.
-        """
+        """Return ``feedback`` with the model of each sequence that exactly one model's store holds."""
         holders: dict[str, set[str]] = {}
         for stored in self._stored:
             holders.setdefault(stored.sequence.id, set()).add(stored.model)
         of = {alert_id: models.pop() for alert_id, models in holders.items() if len(models) == 1}
         return [msgspec.structs.replace(one, model=one.model or of.get(one.alert_id)) for one in feedback]
 
-    def _write_to_stores(self, feedback: Sequence[Feedback]) -> None:
-        """Mark each in the store of its model, without a model in all stores: its window may come later."""
-        stores = {}
-        for one in feedback:
-            for model in self._models if one.model is None else (one.model,):
-                if model not in stores:
-                    stores[model] = open_store(self._plant, model)
-                stores[model].mark(self._mark(one))
 
-    def _mark(self, feedback: Feedback) -> Mark:
-        """Return the mark; the operating system vouches for its author if that is who runs the command."""
-        return mark_of(feedback, received_us=self.now_us, by=feedback.by if feedback.by == _user() else None)
-
-
-def _user() -> str:
+def current_user() -> str:
     """Return the operating system's name of who runs the command, whatever the environment says."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
 from streamad.learn.parts import store_for, stored_names
-from streamad.learn.store.records import Inliers, StoredSequence
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import StoredSequence
 from streamad.messages import SHARES, Share
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
@@ -66,7 +67,7 @@ def one_model(plant: Plant, model: str | None) -> str:
     return names[0]
 
 
-def open_store(plant: Plant, model: str) -> Inliers:
+def open_store(plant: Plant, model: str) -> InlierStore:
     """Return the opened store of a model. Raises UsageError, StoreError."""
     learning_of(plant)
     store = store_for(plant, model)
@@ -80,7 +81,7 @@ def stored_sequences(plant: Plant, models: tuple[str, ...]) -> Iterator[StoreVie
         yield from sequences_of(model, open_store(plant, model))
 
 
-def sequences_of(model: str, store: Inliers) -> Iterator[StoreView]:
+def sequences_of(model: str, store: InlierStore) -> Iterator[StoreView]:
     """Yield all that the opened ``store`` of ``model`` holds. Raises StoreError."""
     for share in SHARES:
         yield from (StoreView(model, share, sequence) for sequence in store.read(share))

@@ -27,7 +27,7 @@ NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
-_KEYS = {"url": "source.url", "recordings": "model.recordings", "store": "learning.store"}
+_KEYS = {"url": "source.url", "recordings": "model.recordings"}
 """Keys of the config by the names of their fields; all other URLs are places that are written as ``sinks`` are."""
 
 
@@ -39,6 +39,8 @@ def _no_password(url: str, info: ValidationInfo) -> str:
 
 
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
+URL_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*:/")
+"""Matches what a person means as a URL where the config wants the path of a folder."""
 Url = Annotated[str, AfterValidator(_no_password)]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
 from pydantic import Field, field_validator
 
-from streamad.settings.fields import ConfigSection, Duration, Name, Url
+from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Url
 from streamad.types import from_us
 
 _DAY_US = 86_400_000_000
@@ -43,16 +44,14 @@ class PromotionSettings(ConfigSection):
 class LearningSettings(ConfigSection):
     """How the model follows the plant: the store, retraining, and the promotion rule."""
 
-    process: Literal["worker", "here", "elsewhere"] = "worker"
-    """Where learning runs: in each worker, or in `streamad learn`, started by `run` (here) or by others (elsewhere)."""
-    store: Url = "inliers"
-    """Inlier store: a folder, or an fsspec URL such as s3://bucket/inliers."""
+    process: Literal["here", "elsewhere"] = "here"
+    """Who starts `streamad learn`: `streamad run` (here), or others, such as on a machine with a GPU (elsewhere)."""
+    store: Path = Path("inliers")
+    """Folder of the inlier store, on the learner's machine."""
     reserve: float = Field(default=0.2, gt=0, lt=0.9)
     """Share of all sequences, drawn by a hash of the id, that never trains: half calibrates, half compares."""
     accept_above: float = Field(default=0.05, ge=0, lt=1)
     """Normal sequences with a larger p-value may train."""
-    policy: Literal["newest", "reservoir"] = "newest"
-    """Kept in a full share: the newest sequences, or a uniform sample (reservoir)."""
     max_accepted: int = Field(default=2000, ge=20)
     """Sequences kept for training."""
     max_reserve: int = Field(default=800, ge=20)
@@ -61,10 +60,8 @@ class LearningSettings(ConfigSection):
     """Sequences kept that were not accepted: for feedback, and for relearning after a lasting change."""
     max_age: Duration = 90 * _DAY_US
     """Sequences that ended earlier are dropped."""
-    flush_interval: Duration = 10_000_000
-    """Longest wait of a sequence in memory before it is stored."""
     feedback: Url | None = None
-    """Topic or file of feedback messages; null: `streamad feedback` writes to the store."""
+    """Topic or file of feedback messages and requests; null: a file beside the store."""
     feedback_principal: str | None = Field(default=None, min_length=1)
     """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
@@ -95,6 +92,13 @@ class LearningSettings(ConfigSection):
     """When a shift is drift."""
     promotion: PromotionSettings = PromotionSettings()
     """The promotion rule."""
+
+    @field_validator("store")
+    @classmethod
+    def _is_a_folder(cls, folder: Path) -> Path:
+        if URL_LIKE.match(str(folder)):  # Path has made one slash of two
+            raise ValueError("is a URL, and the store is a file of the learner's machine: name a folder there")
+        return folder
 
     @field_validator("schedule")
     @classmethod

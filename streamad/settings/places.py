@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +20,14 @@ OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows
 """The roles of messages that a run writes to sinks, each as the config says."""
 _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
-    "learning.store": ("default/accepted/sequences.npz", "default/marks/mark.json"),
+    "learning.store": ("inliers.sqlite3", "learner.json"),
     "run.checkpoint": ("progress.json",),
     "sinks.status": ("worker.jsonl",),
 }
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
 LEARNER_EVENTS = "learning.store.events"
 """The key of the learner's file of events among the places: it has none of its own in the config."""
-_LOCAL_SCHEMES = ("file", "local")
 _CONFIG = "config"
-_NO_PROTOCOL = re.compile("[^a-z]")
-"""fsspec takes the last part of a chain for a path if it holds such a character, else for a protocol."""
 
 
 def place_key(role: Role) -> str:
@@ -46,14 +42,14 @@ def sink_urls(settings: Settings) -> dict[Role, str]:
 
 
 def learner_events_url(settings: Settings) -> str | None:
-    """Return where the events of a learner go (``learning.process``), None if there is no learner, or no events sink.
+    """Return where the events of the learner go, None if there is no learner, or no events sink.
 
     A file of ``sinks.events`` belongs to a worker, whose checkpoint cuts it back; the learner's is beside its store.
     """
     learning, url = settings.learning, settings.sinks.events
-    if learning is None or learning.process == "worker" or url is None:
+    if learning is None or url is None:
         return None
-    return url if file_path(url) is None else f"{learning.store.rstrip('/')}.events.jsonl"
+    return url if file_path(url) is None else f"{learning.store}.events.jsonl"
 
 
 def urls_of(settings: Settings, role: Role) -> tuple[str, ...]:
@@ -86,8 +82,8 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
     urls = {"model.registry": str(settings.model.registry)}
     if settings.run.checkpoint is not None:
         urls["run.checkpoint"] = str(settings.run.checkpoint)
-    if settings.learning is not None and (store := _local_path(settings.learning.store)) is not None:
-        urls["learning.store"] = store
+    if settings.learning is not None:
+        urls["learning.store"] = str(settings.learning.store)
     if settings.sinks.status is not None and (status := file_path(settings.sinks.status)) is not None:
         urls["sinks.status"] = status
     return {key: _real(base_dir / path) for key, path in urls.items()}
@@ -120,15 +116,6 @@ def _named_files(where: str, value: object) -> Iterator[tuple[str, str]]:
             yield path, inner
         else:
             yield from _named_files(path, inner)
-
-
-def _local_path(url: str) -> str | None:
-    """Return the path of the store ``url`` if it is local, also behind a cache (``simplecache::file:///store``)."""
-    chain, _, last = url.rpartition("::")
-    scheme, rest, _ = split_url(last)
-    is_cached = all(part.partition("://")[0].endswith("cache") for part in chain.split("::"))
-    is_named = "://" in last or not chain or (is_cached and _NO_PROTOCOL.search(last) is not None)
-    return rest if scheme in _LOCAL_SCHEMES and is_named else None
 
 
 def _real(path: Path) -> Path:

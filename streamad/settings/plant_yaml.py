@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qs
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from streamad.errors import ConfigError, Problem, some_of
 from streamad.plugins import split_url
-from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
+from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.metrics import MetricsSettings
 from streamad.settings.notify import NotifySettings
@@ -37,7 +37,6 @@ from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
 # Folder of real recordings for tests and benchmarks; not part of the config.
-_URL_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*:/")
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 
 
@@ -323,7 +322,7 @@ class RunSettings(ConfigSection):
     @field_validator("checkpoint")
     @classmethod
     def _is_a_folder(cls, folder: Path | None) -> Path | None:
-        if folder is not None and _URL_LIKE.match(str(folder)):  # Path has made one slash of two
+        if folder is not None and URL_LIKE.match(str(folder)):  # Path has made one slash of two
             raise ValueError(
                 f"{str(folder)!r} is no folder: the checkpoint is locked and written with the outputs, so it lies on a "
                 "local disk: write a path, without a scheme"
@@ -423,13 +422,12 @@ class Settings(BaseSettings):
     @field_validator("sinks")
     @classmethod
     def _learner_reads_windows(cls, sinks: SinkSettings, info: ValidationInfo) -> SinkSettings:
-        """Give the windows a place if a learner reads them: beside its store, where the source is files."""
+        """Give the windows a place if a learner reads them: a topic of the source's cluster, else beside its store."""
         learning, source = info.data.get("learning"), info.data.get("source")
-        if learning is None or learning.process == "worker" or sinks.windows is not None or source is None:
+        if learning is None or sinks.windows is not None or source is None:
             return sinks
-        if split_url(source.url)[0] != "file":
-            raise ValueError("learning.process reads the judged windows: name their topic in sinks.windows")
-        return sinks.model_copy(update={"windows": f"{learning.store.rstrip('/')}.windows.jsonl"})
+        url = windows_topic(source, info.data.get("name", "plant")) or f"{learning.store}.windows.jsonl"
+        return sinks.model_copy(update={"windows": url})
 
     @field_validator("channels")
     @classmethod
@@ -448,6 +446,16 @@ class Settings(BaseSettings):
     def route_field(self) -> str | None:
         """Field of the messages that chooses the model; None if there is only one model."""
         return None if self.models is None else self.models.field
+
+
+def windows_topic(source: SourceSettings, plant: str) -> str | None:
+    """Return the topic GROUP.windows beside a source in Kafka, None of another source."""
+    scheme, place, _ = split_url(source.url)
+    if scheme != "kafka":
+        return None
+    asked = parse_qs(source.url.partition("?")[2]).get("group", [None])[-1]
+    group = asked or source.options.get("group") or f"streamad.{plant}"
+    return f"kafka://{place.rpartition('/')[0].lstrip('/')}/{group}.windows"
 
 
 def check_file_ids(url: str) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -72,10 +72,9 @@ def write_atomically(
     *,
     is_state: bool = False,
     temporary: Path | None = None,
-    only_if: Callable[[], bool] = lambda: True,
 ) -> None:
     """Replace ``path`` by ``content``, as ``replacing`` does. If it raises OutputError, ``path`` is unchanged."""
-    with replacing(path, is_state=is_state, temporary=temporary, only_if=only_if) as descriptor:
+    with replacing(path, is_state=is_state, temporary=temporary) as descriptor:
         append_whole(descriptor, content, 0)
 
 
@@ -85,15 +84,14 @@ def replacing(
     *,
     is_state: bool = False,
     temporary: Path | None = None,
-    only_if: Callable[[], bool] = lambda: True,
 ) -> Iterator[int]:
     """Yield a descriptor to write to; the block's end replaces ``path`` by it, an error leaves ``path`` as it was.
 
     After a crash at any moment ``path`` holds the old bytes or the new, never a mixture. ``is_state``: only this user
-    may read the file; others have the umask's mode. A link at ``path`` is replaced, never followed. ``temporary``
-    (default ``.NAME.RANDOM.tmp`` beside it; on the same file system) must not exist. Leftovers of killed writers with
-    such names are removed after an hour, by the next writer in the folder. ``only_if`` is asked after the content is on
-    the disk; without its consent ``path`` is unchanged. Raises OutputError.
+    may read the file; others have the umask's mode. A link at ``path`` is replaced, never followed. The content
+    is written to ``temporary`` first (default ``.NAME.RANDOM.tmp`` beside it; on the same file system), which must not
+    exist. What killed writers left of such names is removed after an hour, by the next writer in the folder. Raises
+    OutputError.
     """
     named, temporary = temporary, temporary or path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with writing(path):
@@ -107,10 +105,7 @@ def replacing(
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if only_if():
-                temporary.replace(path)
-            else:
-                temporary.unlink()
+            temporary.replace(path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()

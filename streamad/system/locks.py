@@ -37,6 +37,21 @@ def try_lock(path: Path) -> int | None:
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock ``path``; it takes and makes nothing. Raises OSError."""
+    try:
+        descriptor = open_regular(path, follows_links=False)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def lock_open_file(descriptor: int) -> bool:
     """Lock an open file until it is closed; False if another holds it. True also if the file system has no locks."""
     with suppress(OSError):

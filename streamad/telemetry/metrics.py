@@ -19,26 +19,16 @@ _STEPS = 24  # of a bucket of the exposition: 2 to 5 % a step
 
 
 @dataclass(slots=True)
-class ServedCounters:
-    """Counters of one model since the run began; ``version`` is in service, None before the first one."""
+class LearningCounters:
+    """Counters of one model since its learner began.
 
-    version: str | None = None
-    swaps: int = 0
-
-
-@dataclass(slots=True)
-class LearningCounters(ServedCounters):
-    """Counters of one model that this process learns, too.
-
-    ``accepted``, ``reserved`` and ``aside`` count sequences written to the inlier store, ``unkept`` those lost because
-    it was unavailable; ``trainings`` the finished trainings of this process, of which ``failed`` made no version and
-    ``not_promoted`` one that did not come into service.
+    ``accepted``, ``reserved`` and ``aside`` count sequences written to the inlier store; ``trainings`` the finished
+    trainings, of which ``failed`` made no version and ``not_promoted`` one that did not come into service.
     """
 
     accepted: int = 0
     reserved: int = 0
     aside: int = 0
-    unkept: int = 0
     drifts: int = 0
     trainings: int = 0
     promotions: int = 0
@@ -49,6 +39,18 @@ class LearningCounters(ServedCounters):
         """Add ``n`` sequences to a share of the store."""
         name = "reserved" if share == "reserve" else share
         setattr(self, name, getattr(self, name) + n)
+
+
+@dataclass(slots=True)
+class ServedCounters:
+    """Counters of one model since the run began; ``version`` is in service, None before the first one.
+
+    ``learned`` is what the learner that this run has started says, None if the run has started none.
+    """
+
+    version: str | None = None
+    swaps: int = 0
+    learned: LearningCounters | None = None
 
 
 class Counters:
@@ -63,8 +65,7 @@ class Counters:
     ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
     reason; only some of them become dead letters.
     ``unscorable`` counts verdicts by reason, ``judged`` by model and decision; ``last_alerts`` has the id of each
-    model's last alert. ``learning`` is by model, and empty if the plant does not learn; if a process of its own learns,
-    it has ``ServedCounters``.
+    model's last alert. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, cast
 
 from streamad.errors import StreamadError, UsageError
 from streamad.learn.parts import registry_of
@@ -12,15 +12,13 @@ from streamad.learn.store.records import MarkKind
 from streamad.outputs.marking import MarkWriter
 from streamad.outputs.stored import one_model
 from streamad.outputs.versions.service import decline, put_into_service, roll_back
-from streamad.outputs.versions.training import relearn_by_monitor
+from streamad.outputs.versions.training import ask_to_relearn
 from streamad.plant import Plant
 from streamad.telemetry.logs import get_status_logger
 from streamad.web.access import Person
 from streamad.web.store.view import View
 
 _JUDGEMENTS: Final = {"false_alarm", "confirmed", "veto", "withdrawn"}
-MarkOutcome: TypeAlias = Literal["sent", "stored"]
-"""sent: the mark counts once a running monitor has read it. stored: it counts now."""
 
 
 class Acted(NamedTuple):
@@ -42,7 +40,7 @@ class Acting:
         self._plant, self._view = plant, view
         self._registry = registry_of(plant)
 
-    def mark(self, person: Person, name: str, judgement: str, note: str) -> MarkOutcome:
+    def mark(self, person: Person, name: str, judgement: str, note: str) -> None:
         """Write a mark to the place of feedback, and show it at once. Raises StreamadError: nothing was written."""
         if judgement not in _JUDGEMENTS:
             raise UsageError("choose one of the buttons")
@@ -53,7 +51,6 @@ class Acting:
         (marked,) = marking.write([feedback])
         with suppress(StreamadError):  # else it is shown once it is read
             self._view.put([marked.feedback])
-        return "sent" if marked.is_sent else "stored"
 
     def act(self, person: Person, form: Mapping[str, str]) -> Acted:
         """Do what a form of the page Models asks for, as the commands do, and log who did it.
@@ -84,7 +81,7 @@ class Acting:
         if form.get("typed", "").strip() != confirmed:
             raise UsageError(f"type {confirmed} to confirm")
         if what == "relearn":
-            relearn_by_monitor(plant, name, form.get("since", "").strip(), by=person.name)
+            ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.name)
             return "asked"
         if what == "rollback":
             roll_back(plant, name, version, to)

@@ -217,11 +217,11 @@ class _Handlers:
         note = joined_note(form.get("reason", ""), form.get("note", ""))
         clock = "" if (chosen := _clock(request)) is None else f"clock={chosen}&"
         try:
-            said = await run_in_threadpool(self._acting.mark, person, name, form.get("judgement", ""), note)
+            await run_in_threadpool(self._acting.mark, person, name, form.get("judgement", ""), note)
         except StreamadError as error:
             return self._not_done(request, "Nothing was written", error, f"/s/{quote(name)}?{clock}".rstrip("?&"))
         self._site.changes.wake()
-        return RedirectResponse(f"/s/{quote(name)}?{clock}said={said}", status_code=303)
+        return RedirectResponse(f"/s/{quote(name)}?{clock}said=sent", status_code=303)
 
     async def act(self, request: Request) -> Response:
         """Promote, decline, roll back or relearn, if a person has typed the name of what changes."""

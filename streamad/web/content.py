@@ -264,7 +264,7 @@ class Content:
             found = waiting_version(self._registry, name, current)
             waiting = None if found is None else found.version
             if self._plant.settings.learning is not None:
-                trainings = trainings_of(self._registry, name)
+                trainings = trainings_of(self._plant, name)
         except StreamadError as error:
             problems.append(str(error))
         return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from streamad.commands.shared.plants import load_plant
 from streamad.learn.parts import registry_of
-from streamad.learn.trainer.requests import posted_requests
+from tests.support.learning.stored import learn
 from tests.support.web.browser import LIMIT_MS, Visitor, overflow
 from tests.support.web.site import copied, served
 
@@ -62,9 +62,12 @@ def test_an_engineer_rolls_back_and_relearns_by_typing_what_it_is_about(
             assert overflow(page) <= 0, width
         page.get_by_role("button", name="Relearn").click()
         expect(page.locator(".said")).to_contain_text("The training of default is asked for")
+        lines = (folder / "feedback.jsonl").read_text().splitlines()
+        (request,) = (one for one in map(json.loads, lines) if one["type"] == "request")
+        assert (request["action"], request["model"]) == ("relearn", "default")
+        learn(folder / "plant.yaml")
+        page.reload()
         expect(page.locator("main")).to_contain_text("Asked for: relearn from")
-        (request,) = posted_requests(registry, "default").values()
-        assert request.reason == "relearn"
         visitor.assert_clean()
         visitor.context.close()
 

@@ -20,7 +20,6 @@ import pytest
 
 from streamad.learn.trainer.status import read_status
 from streamad.messages import SHARES
-from tests.faults.test_learning_sigkill import LEARNING, LIMIT_S
 from tests.support.kafka.workers import Worker
 from tests.support.learning.scenario import Scenario
 from tests.support.learning.store import NAME
@@ -28,6 +27,16 @@ from tests.support.learning.store import NAME
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
 
 AT_ONCE = 30
+LIMIT_S = 180.0
+LEARNING: dict[str, Any] = {
+    "first_training": 60,
+    "min_training": 20,
+    "reserve": 0.4,
+    "schedule": None,
+    "min_interval": 0,
+    "promotion": {"min_comparison": 5},
+    "drift": {"enabled": False},
+}
 
 
 class Lives(Scenario):

@@ -53,6 +53,7 @@ def test_names_of_sequences_in_every_command_that_prints_them(hostile: CliPlant)
     marked = plant("feedback --false-alarm --alert", alert["alert_id"], "--note", NOTE, "--by", NOTE)
     assert marked.code == 0, marked.err
     assert SEEN_NAME in shown(marked.out + marked.err)
+    assert plant("learn --present").code == 0
     assert "kim [/b] :warning:" in shown(plant("inliers list --each").out)
 
 

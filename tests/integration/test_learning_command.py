@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {
         "references": [],
     },
     "alerts": {"false_alarm_rate": 0.1},
-    "learning": {"first_training": 60, "min_training": 20, "reserve": 0.3, "schedule": None, "flush_interval": "100ms"},
+    "learning": {"first_training": 60, "min_training": 20, "reserve": 0.3, "schedule": None},
     "run": {"commit_interval": "10ms"},
 }
 
@@ -78,7 +78,10 @@ class Plant(CliPlant):
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def events(self) -> list[str]:
-        return [event["kind"] for event in self.messages("events")]
+        """Kinds of the run's events, then of the learner's, which has a file beside its store."""
+        own = self.folder / "inliers.events.jsonl"
+        of_learner = [json.loads(line) for line in own.read_text().splitlines()] if own.exists() else []
+        return [event["kind"] for event in [*self.messages("events"), *of_learner]]
 
     def training(self) -> TrainingStatus:
         return read_status(Registry(self.folder / "registry"), "default")
@@ -129,9 +132,10 @@ def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
     report = first.last_json
     assert report["model"] == "default 0001"
     assert report["counters"]["verdicts"] == {"learning": TRAIN}
-    learning = report["counters"]["learning"]["default"]
-    assert (learning["version"], learning["trainings"], learning["promotions"], learning["swaps"]) == ("0001", 1, 1, 1)
-    assert learning["accepted"] + learning["reserved"] == TRAIN
+    served = report["counters"]["learning"]["default"]
+    learned = served["learned"]
+    assert (served["version"], learned["trainings"], learned["promotions"], served["swaps"]) == ("0001", 1, 1, 1)
+    assert learned["accepted"] + learned["reserved"] == TRAIN
     assert Counter(plant.events()) == {"model_promoted": 1, "model_swapped": 1}
     plant.configure("live", model=model)
     second = plant("run --json --quiet")
@@ -208,8 +212,10 @@ def test_a_broken_model_at_the_start_ends_the_run_with_one_line(trained: Plant) 
 def test_the_status_line_contains_the_learning_counters(first_life: tuple[Path, Outcome]) -> None:
     lines = [json.loads(line) for line in first_life[1].err.splitlines() if line.startswith("{")]
     status = [line for line in lines if line["event"] == "status"]
-    stored, trained = {"accepted", "reserved", "aside", "unkept"}, {"trainings", "promotions", "not_promoted", "failed"}
-    assert {"version", "drifts", "swaps"} | stored | trained == set(status[-1]["learning"]["default"])
+    assert status[-1]["learning"]["default"].keys() == {"version", "swaps", "learned"}
+    said = [line["learning"]["default"]["learned"] for line in status if line["learning"]["default"]["learned"]]
+    stored, trained = {"accepted", "reserved", "aside"}, {"trainings", "promotions", "not_promoted", "failed"}
+    assert {"drifts"} | stored | trained == set(said[-1])
 
 
 def test_at_a_terminal_the_status_line_shows_learning_and_training(plant: Plant) -> None:

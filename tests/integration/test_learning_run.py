@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ AT_ONCE = 20
 SOON_S = 180.0  # a training has only the time that nobody else wants
 LEARNING: dict[str, Any] = {
     **QUIET,
-    "flush_interval": "200ms",
     "first_training": 60,
     "min_training": 20,
     "min_interval": 0,
@@ -107,11 +106,12 @@ def plant_of(folder: Path, **learning: Any) -> LearningPlant:
 async def test_without_a_model_it_learns_trains_and_then_alerts(tmp_path: Path) -> None:
     plant = plant_of(tmp_path)
     async with live(plant) as at:
-        await at.judge(80)
+        await at.judge(40)
+        await until(lambda: at.run.serving.progress == "learning, 40 of 60")  # it may lag
+        await at.judge(40)
         assert at.decisions() == {"learning": 80}
-        details = [verdict.detail for verdict in at.run.verdicts]
-        assert details[0] == "1 of 60"
-        assert details[39] == "40 of 60"
+        assert at.run.verdicts[0].detail == "no model yet: streamad learn trains the first one"
+        assert (at.run.verdicts[40].detail or "").endswith(" of 60")
         await at.until_kind("model_swapped")
         await at.until_kind("model_promoted")
         assert len(at.run.events) == 2
@@ -122,8 +122,8 @@ async def test_without_a_model_it_learns_trains_and_then_alerts(tmp_path: Path) 
         assert "learning" not in at.decisions(120)
         await at.end()
         assert at.versions == ("0001",)
-        counters = at.run.counters[NAME]
-        assert (counters.version, counters.trainings, counters.promotions, counters.swaps) == ("0001", 1, 1, 1)
+        served, counters = at.run.counters[NAME], at.run.learned()
+        assert (served.version, counters.trainings, counters.promotions, served.swaps) == ("0001", 1, 1, 1)
         accepted, reserve, aside = plant.stored("accepted"), plant.stored("reserve"), plant.stored("aside")
         assert (counters.accepted, counters.reserved, counters.aside) == (len(accepted), len(reserve), len(aside))
         assert len(accepted | reserve | aside) == 200
@@ -178,8 +178,8 @@ async def test_drift_is_reported_counted_and_trained_on(tmp_path: Path) -> None:
         assert set(event.figures) == {"strength", "before", "after", "since_unix_s"}
         assert event.figures["strength"] > 0.5
         assert event.model is not None
-        await until(lambda: at.run.counters[NAME].trainings == 2)
-        assert at.run.counters[NAME].drifts == len(at.run.of_kind("drift")) > 0
+        await until(lambda: at.run.learned().trainings == 2)
+        assert at.run.learned().drifts == len(at.run.of_kind("drift")) > 0
         outcomes = [event for event in at.run.events if event.kind in ("model_promoted", "model_not_promoted")]
         assert "training after drift" in outcomes[1].message
         assert "comparison.sequences" in outcomes[1].figures
@@ -209,28 +209,6 @@ async def test_a_lasting_change_is_reported_and_learned_again(tmp_path: Path) ->
         assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
 
 
-# --- several workers -------------------------------------------------------------------------------------------------
-
-
-async def test_workers_share_store_and_registry_and_one_of_them_trains(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path)
-    async with AsyncExitStack() as stack:
-        workers = [await stack.enter_async_context(live(plant, partition=f"p{i}", first=i * 10_000)) for i in range(3)]
-        for _ in range(2):
-            await asyncio.gather(*(worker.judge(20) for worker in workers))
-        await asyncio.gather(*(worker.until_kind("model_swapped") for worker in workers))
-
-        def told() -> Counter[str]:
-            return Counter(event.kind for worker in workers for event in worker.run.events)
-
-        await until(lambda: told() == {"model_promoted": 1, "model_swapped": 3})
-        assert workers[0].versions == ("0001",)
-        for worker in workers:
-            await worker.end()
-        stored = plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")
-        assert len(stored) == 120, "none alone has seen 60"
-
-
 # --- trouble ---------------------------------------------------------------------------------------------------------
 
 
@@ -253,14 +231,14 @@ async def test_a_wall_clock_that_jumps_costs_no_sequence_no_model_and_at_most_on
     clock = JumpingClock()
     async with live(plant, clock=clock) as at:
         await at.judge(100)
-        await until(lambda: at.run.counters[NAME].accepted > 0)
+        await until(lambda: at.run.learned().accepted > 0)
         clock.off_us = days * 86_400_000_000
         await at.judge(40)
-        await at.run.learning.wait_until_trained()  # a turn of the learner, in which a schedule might come due
+        await at.run.learn()  # a turn of the learner, in which a schedule might come due
         await at.judge(40)
         await at.end()
         assert at.decisions()["normal"] > 150
-        assert at.run.counters[NAME].trainings <= 1
+        assert at.run.learned().trainings <= 1
         assert at.run.counters[NAME].version is not None
         assert [event.kind for event in at.run.events if not event.kind.startswith("model")] == []
     assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 180

@@ -69,6 +69,23 @@ def test_the_first_run_of_the_page_works_as_written(plant: CliPlant) -> None:
     assert process.returncode == 0, said
 
 
+def test_a_learner_that_no_run_has_started_serves_its_own(plant: CliPlant) -> None:
+    port = free_ports(1)
+    learning = {"process": "elsewhere", "first_training": 500}
+    write_live_config(plant, learning=learning, metrics={"listen": f"127.0.0.1:{port}"}, run={"checkpoint": None})
+    windows = plant.folder / "out" / "windows.jsonl"
+    windows.parent.mkdir(exist_ok=True)
+    windows.write_text('{"type": "window"}\n')
+    with started("learn", cwd=plant.folder) as process:
+        url = f"http://127.0.0.1:{port}"
+        assert asked(f"{url}/readyz")
+        metrics = asked(f"{url}/metrics", lambda text: 'streamad_events_total{kind="window_skipped"} 1.0' in text)
+        assert 'streamad_inliers_total{model="default",share="accepted"} 0.0' in metrics
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, said
+
+
 def test_a_port_in_use_ends_the_run_in_one_line(plant: CliPlant) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -98,19 +98,6 @@ def test_a_url_of_the_command_line_is_refused_without_showing_its_secrets(
     searched(outcome, plant.folder)
 
 
-@pytest.mark.parametrize("store", ["ftp://{}@127.0.0.1:1/store", "memory://{}@host/store"], ids=["broken", "whole"])
-def test_the_user_of_a_store_is_in_no_output_and_no_file(plant: CliPlant, store: str) -> None:
-    """A user without a password is allowed, as for ftp."""
-    plant.write_config(
-        learning={"store": store.format(SECRET), "on_drift": False, "schedule": None},
-        sinks={"events": "out/events.jsonl"},
-    )
-    outcomes = {command: plant(command) for command in COMMANDS[:-2]}
-    for outcome in outcomes.values():
-        searched(outcome, plant.folder)
-    assert store.format("***") in outcomes["check"].out
-
-
 @pytest.mark.parametrize("command", ["alerts tail {}", "run {}", "models list {}", "{}", "run --instance=a {}"])
 def test_a_wrong_argument_is_quoted_without_its_secrets_and_controls(plant: CliPlant, command: str) -> None:
     outcome = plant(command.format(f"kafka://kim:{SECRET}@broker:9092/\u202eb\x1b[2J"), config=False)
@@ -121,8 +108,8 @@ def test_a_wrong_argument_is_quoted_without_its_secrets_and_controls(plant: CliP
     assert "\x1b[2J" not in outcome.err
 
 
-@pytest.mark.parametrize("key", ["registry", "checkpoint"])
-def test_a_url_in_place_of_a_folder_shows_no_secret(plant: CliPlant, key: str) -> None:
+@pytest.mark.parametrize("section", [{"model": "registry"}, {"run": "checkpoint"}, {"learning": "store"}])
+def test_a_url_in_place_of_a_folder_shows_no_secret(plant: CliPlant, section: dict[str, str]) -> None:
     url = f"s3://kim:{SECRET}@bucket/models"
-    plant.write_config(**({"model": {"registry": url}} if key == "registry" else {"run": {"checkpoint": url}}))
+    plant.write_config(**{name: {key: url} for name, key in section.items()})
     assert SECRET not in "".join(f"{plant('check')}{plant('models list')}")

@@ -139,12 +139,14 @@ def test_run_and_replay_judge_each_sequence_by_its_own_model_and_learn_what_has_
     assert judged_by(plant.lines("verdicts")) == expected
     assert plant("run --json --quiet").last_json["sequences"] == 0
 
-    configure(plant, learning={}, run={"checkpoint": "another"}, sinks={"verdicts": "out/more.jsonl"})
+    learning = {"process": "elsewhere"}
+    configure(plant, learning=learning, run={"checkpoint": "another"}, sinks={"verdicts": "out/more.jsonl"})
     assert plant("run --quiet").code == 0
-    found = {v["sequence"]: (v["decision"], v["detail"]) for v in plant.lines("more")}
-    assert found["B-0"] == ("normal", None)
-    assert [found[name][0] for name in ("B-2", "B-3")] == ["learning", "learning"]
-    assert "of 200" in found["B-2"][1]
+    found = {v["sequence"]: v["decision"] for v in plant.lines("more")}
+    assert [found[name] for name in ("B-0", "B-2", "B-3")] == ["normal", "learning", "learning"]
+    assert plant("learn --present").code == 0
+    (new,) = (each for each in plant("models status --json").last_json["models"] if each["model"] == "default.new")
+    assert (new["champion"], new["learning"], sum(new["store"].values())) == (None, "1 of 200", 1)
 
 
 def test_one_recipe_whose_version_no_monitor_could_use_keeps_no_other_from_its_model(

@@ -160,7 +160,7 @@ async def test_windows_are_kept_for_a_week(kafka: Broker) -> None:
     plant.sink_topics["windows"] = f"{plant.name}.windows"
     await plant.create()
     windows = await settings_of(kafka.bootstrap, f"{plant.name}.windows")
-    assert (windows["cleanup.policy"], windows["retention.ms"]) == ("delete", str(7 * 86_400_000))
+    assert (windows["cleanup.policy"], windows["retention.ms"]) == ("delete", str(30 * 86_400_000))
     assert errors_of(await plant.check()) == []
 
 

@@ -9,7 +9,9 @@ import jsonschema
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from streamad.cli import app
 from streamad.messages import (
     SCHEMA_VERSION,
     Alert,
@@ -24,6 +26,7 @@ from streamad.messages import (
     NearestSequence,
     OpenSequence,
     Origin,
+    Request,
     Running,
     TermShare,
     Verdict,
@@ -118,6 +121,17 @@ MESSAGES: list[Message] = [
     ),
     Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
     Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
+    Request(
+        request_id="9b1c6f0e",
+        action="purge",
+        model="reactor",
+        before=T0,
+        share="aside",
+        ids=["a1"],
+        note="the sensor was broken",
+        by="kim",
+        created_at=T1,
+    ),
     WorkerStatus(
         instance="line-1",
         started_at=T1,
@@ -190,6 +204,33 @@ def test_feedback_that_people_write_needs_no_type() -> None:
     jsonschema.validate(written, message_schemas()["feedback"])
     assert msgspec.convert(written, Feedback).judgement == "veto"
     jsonschema.validate(written | {"judgement": "withdrawn"}, message_schemas()["feedback"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_valid"),
+    [
+        ({"action": "retrain"}, True),
+        ({"action": "relearn", "since": "2026-03-01T08:00:00Z", "model": "reactor"}, True),
+        ({"action": "forget"}, False),
+        ({"share": "all"}, False),
+        ({"ids": "a1"}, False),
+        ({"request_id": 5}, False),
+        ({"type": "feedback"}, False),
+    ],
+)
+def test_the_printed_schema_of_a_request_takes_what_the_learner_takes(
+    changes: dict[str, object], is_valid: bool
+) -> None:
+    printed = CliRunner().invoke(app, ["schema", "request"])
+    assert printed.exit_code == 0
+    request = {"type": "request", "request_id": "q1", "action": "purge", "created_at": "2026-03-01T09:00:00Z"} | changes
+    validator = jsonschema.Draft202012Validator(json.loads(printed.stdout))
+    assert validator.is_valid(request) == is_valid
+    if is_valid:
+        assert msgspec.json.decode(json.dumps(request), type=Request).action == request["action"]
+    else:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(json.dumps(request), type=Request)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=ids)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.learn.registry.manifest import LearningRecord
-from streamad.learn.store.records import Mark
-from streamad.learn.trainer.requests import TrainingRequest
+from streamad.learn.store.records import Mark, TrainingRequest
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.system.untrusted_json import decode_json
 from streamad.types import FinishedSequence, Position, SampleBlock, WindowSet, from_us

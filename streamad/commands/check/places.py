@@ -9,8 +9,6 @@ from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
-from fsspec.core import split_protocol
-
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
 from streamad.errors import CheckpointError, StreamadError
@@ -30,7 +28,6 @@ from streamad.system.rights import missing_right, reason
 from streamad.system.saved_progress import read_checkpoint
 
 _STORE = "learning.store"
-_LOCAL_PROTOCOLS = (None, "file", "local")
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
@@ -244,10 +241,8 @@ def check_store(plant: Plant) -> list[Finding]:
         return []
     if found := misplaced_folder(plant, _STORE) + _learner_events(plant):
         return found
-    url = plant.settings.learning.store
-    protocol, path = split_protocol(url)
-    problem = _unusable_folder(plant.base_dir / path) if protocol in _LOCAL_PROTOCOLS else None
-    if problem is not None:
+    folder = plant.settings.learning.store
+    if (problem := _unusable_folder(plant.base_dir / folder)) is not None:
         return [problem]
     try:
         stores = {name: open_store(plant, name) for name in stored_models(plant)}
@@ -255,10 +250,10 @@ def check_store(plant: Plant) -> list[Finding]:
         return failure(_STORE, error)
     damaged = [problem for store in stores.values() for problem in store.problems]
     if damaged:
-        advice = "such a file is left as it is and not used: see docs/learning/inliers.md"
-        return [warning(_STORE, f"{url}: {len(damaged)} unusable, first: {damaged[0]}", advice)]
+        advice = "they are left as they are and not used: see docs/learning/inliers.md"
+        return [warning(_STORE, damaged[0], advice)]
     counts = ", ".join(f"{name} {sum(store.counts().values())}" for name, store in stores.items())
-    return [ok(_STORE, f"{url} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]
+    return [ok(_STORE, f"{folder} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]
 
 
 def _learner_events(plant: Plant) -> list[Finding]:

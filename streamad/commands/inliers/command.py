@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
 from streamad.commands.shared.marked import print_marked
 from streamad.commands.shared.options import (
     ByOption,
@@ -24,13 +25,23 @@ from streamad.commands.shared.options import (
 )
 from streamad.commands.shared.plants import check_out, load_plant
 from streamad.errors import UsageError
+from streamad.learn.parts import store_path
 from streamad.learn.store.records import Mark
-from streamad.messages import SHARES, Share
-from streamad.outputs.marking import MarkWriter
-from streamad.outputs.stored import StoreView, learning_of, open_store, stored_models, stored_sequences, time_text
+from streamad.messages import SHARES, Request, Share
+from streamad.outputs.marking import MarkWriter, current_user
+from streamad.outputs.stored import (
+    StoreView,
+    learning_of,
+    open_store,
+    some_models,
+    stored_models,
+    stored_sequences,
+    time_text,
+)
 from streamad.plant import Plant
 from streamad.ranges import Span, parse_time_us, span_of
 from streamad.system.files import write_atomically, writing
+from streamad.types import from_us
 
 inliers = typer.Typer(help="List, export, veto and delete the sequences stored for learning.", no_args_is_help=True)
 
@@ -65,7 +76,7 @@ def list_stored(
         print_json({"models": [report.as_dict(each=each) for report in reports]})
         return
     if not reports:
-        out.print("nothing is stored yet: streamad run stores the sequences that it judges")
+        out.print(f"nothing is stored yet in {store_path(plant)}: the learner stores what streamad run judges")
     for report in reports:
         report.print(each=each)
 
@@ -178,7 +189,7 @@ def veto(
 ) -> None:
     """Keep sequences out of training. Calibration and comparison are the same as without the mark.
 
-    Writes into the store; an operator without access to it uses `streamad feedback --veto`.
+    The same as `streamad feedback --veto`: it counts once the learner has read it.
 
     Example: streamad inliers veto 5f0c2a... --note "sensor was being calibrated"
     """
@@ -186,7 +197,7 @@ def veto(
     check_names(stream, sequence)
     if not ids and stream is None:
         raise UsageError("name the sequences: ids, or --stream and --sequence")
-    writer = MarkWriter(plant, model, by=by, to_store=True)
+    writer = MarkWriter(plant, model, by=by)
     chosen = [*(ids or []), *([writer.id_of(stream, sequence)] if stream and sequence else [])]
     print_marked(writer.write([writer.message(one, "veto", note) for one in chosen]), as_json=as_json)
 
@@ -209,7 +220,8 @@ def purge(
 ) -> None:
     """Delete the stored sequences that meet every given condition, after a confirmation.
 
-    Their ids are remembered, so they are not stored again; marks stay.
+    The learner does it; if none works, it works here until then. Their ids are remembered, so they are not stored
+    again; marks stay.
 
     Example: streamad inliers purge --share aside --before 30d
     """
@@ -229,21 +241,37 @@ def purge(
         and (not ids or one.sequence.id in ids)
         for one in stored_sequences(plant, models)
     )
-    if n and not yes:
-        _confirm(n, models)
-    deleted = {}
-    if n:
-        deleted = {
-            name: open_store(plant, name).purge(before_us=before_us, ids=ids or None, share=wanted) for name in models
-        }
+    is_here = store_path(plant).exists()
+    if (n or not is_here) and not yes:
+        _confirm(f"{n} stored sequences of {', '.join(models)}" if is_here else "the stored sequences")
+    is_done = bool(is_here and not n)
+    if not is_done:
+        asked = Request(
+            request_id=uuid4().hex,
+            action="purge",
+            model=None if model is None else some_models(plant, model)[0],
+            before=None if before_us is None else from_us(before_us),
+            share=wanted,
+            ids=ids or None,
+            by=current_user(),
+            created_at=from_us(plant.clock.now_us()),
+        )
+        is_done = run_async(_answered(plant, asked))
     if as_json:
-        print_json({"deleted": sum(deleted.values()), "models": deleted})
+        print_json({"sequences": n, "deleted": is_done})
+    elif is_done:
+        out.print(f"deleted {n} sequences" + ("" if n else ": none meets the conditions"))
     else:
-        out.print(f"deleted {sum(deleted.values())} sequences" + ("" if n else ": none meets the conditions"))
+        out.print("asked: the learner deletes them once it reads this, see its event inliers_purged")
 
 
-def _confirm(n: int, models: Sequence[str]) -> None:
-    what = f"{n} stored sequences of {', '.join(models)}"
+async def _answered(plant: Plant, asked: Request) -> bool:
+    from streamad.commands.shared.learner import answered_here  # noqa: PLC0415 - help needs none
+
+    return await answered_here(plant, asked)
+
+
+def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{what} would be deleted: without a terminal that needs --yes")
     if not typer.confirm(f"delete {what}?", err=True):

@@ -94,7 +94,6 @@ def _training(manifest: Manifest) -> str:
         parts.append("" if not learning.n_feedback else f"{learning.n_feedback} of them called false alarms")
         parts.append("" if not learning.n_excluded else f"{learning.n_excluded} more kept out by operators' marks")
         parts.append("" if not learning.n_dropped else f"{learning.n_dropped} worst-scoring ones dropped")
-        parts.append("" if not learning.n_skipped_shards else f"{learning.n_skipped_shards} shards could not be used")
         parts.append(
             "" if learning.since_us is None else f"the plant was another before {time_text(learning.since_us)}"
         )

@@ -18,16 +18,15 @@ from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleCo
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import StoreError, UsageError
-from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
+from streamad.learn.process.state import cold_start_text
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
-from streamad.learn.store.records import Mark
-from streamad.learn.trainer.requests import TrainingRequest, posted_requests
+from streamad.learn.store.records import Mark, TrainingRequest
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import Share
 from streamad.outputs.stored import open_store, some_models, stored_models
-from streamad.outputs.versions.training import ended_text, request_text, training_text
+from streamad.outputs.versions.training import asked_trainings, ended_text, request_text, training_text
 from streamad.plant import Plant
 from streamad.safe_text import one_line
 from streamad.settings.learning import LearningSettings
@@ -87,7 +86,7 @@ class _Report:
         self.n_versions = len(registry.versions(model))
         self.waiting = waiting_version(registry, model, self.champion)
         self.training: TrainingStatus = read_status(registry, model)
-        self.asked: list[TrainingRequest] = list(posted_requests(registry, model).values())
+        self.asked: list[TrainingRequest] = asked_trainings(plant, model, self.training)
         self.now_us = plant.clock.now_us()
         self.store, self.marks, self.store_problem = _counts(plant, model)
 
@@ -154,7 +153,7 @@ class _Report:
                 found += _line("", f"{marks} since then {verb} not in it: the next training makes another one")
         found += _line("training", training_text(self.training))
         for request in self.asked:
-            found += _line("asked for", f"{request_text(request)}; a running monitor takes it on")
+            found += _line("asked for", f"{request_text(request)}; the learner takes it on")
         if self.training.last is not None:
             found += _line("last", f"{ended_text(self.training.last, self.training.last_ended_us)}")
         found += _line("next", self._next(self.learning))
@@ -168,7 +167,7 @@ class _Report:
                 return "as configured, once there is a model"
             if self._n_stored < learning.first_training:
                 return f"the first model, once {learning.first_training} are stored"
-            return "the first model is due when a monitor runs"
+            return "the first model is due when the learner works"
         due = self.next_schedule
         when = [] if due is None else [f"{due:%Y-%m-%d %H:%M} UTC by schedule"]
         others = [f"after {learning.after_inliers} new inliers"] if learning.after_inliers else []

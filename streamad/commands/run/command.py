@@ -215,7 +215,8 @@ async def _supervise(
         workers,
         stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
     )
-    async with page_beside(page) as beside, learner_beside(learner, plant) as learning:
+    serving = None if learner is None else [*learner, "--metrics"]  # at the port of the config: workers have later ones
+    async with page_beside(page) as beside, learner_beside(serving, plant) as learning:
         with stop_on_signals(supervisor.request_stop):
             await supervisor.run()
         if learning is not None and not supervisor.is_stopping:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from streamad.errors import StreamadError
-from streamad.learn.live.serving import Learning
+from streamad.learn.serving.serving import Learning
 from streamad.plant import Plant
 from streamad.ports import Clock
 from streamad.system.clock import pause

@@ -22,7 +22,6 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
             {
                 "kept": len(marked),
                 "place": marked[0].place if marked else None,
-                "counts_once_read": bool(marked) and marked[0].is_sent,
                 "without_window": [one.feedback.alert_id for one in unknown],
                 "overridden": [one.feedback.alert_id for one in overridden],
                 "nothing_to_withdraw": [one.feedback.alert_id for one in idle],
@@ -40,11 +39,11 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
 
 
 def _kept(marked: Sequence[Marked]) -> str:
-    """Return where the marks are, and from when on they count if that is not at once."""
-    place, is_sent, n = marked[0].place, marked[0].is_sent, len(marked)
+    """Return where the marks are, and from when on they count."""
+    place, n = marked[0].place, len(marked)
     if n == 1:
-        return f"kept in {place}" + (": it counts once a running monitor has read it" if is_sent else "")
-    return f"kept in {place}: {n} marks" + (", which count once a running monitor has read them" if is_sent else "")
+        return f"kept in {place}: it counts once the learner has read it"
+    return f"kept in {place}: {n} marks, which count once the learner has read them"
 
 
 def _print_notes(notes: Sequence[str], what: str) -> None:
@@ -62,8 +61,10 @@ def _without_window(one: Marked) -> str:
 
 
 def _idle(one: Marked) -> str:
-    unread = " (it also takes back one that waits to be read)" if one.is_sent else ""
-    return f"{one.feedback.alert_id} has no mark in the store: there is none to take back{unread}"
+    return (
+        f"{one.feedback.alert_id} has no mark in the store: there is none to take back (it also takes back one that "
+        "waits to be read)"
+    )
 
 
 def _overridden(one: Marked) -> str:

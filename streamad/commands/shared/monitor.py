@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from streamad.judge.judging import JudgedSequence
     from streamad.judge.scoring import Batchers
     from streamad.judge.shift.watch import AlertWatch
-    from streamad.learn.live.live_learning import LiveLearning
-    from streamad.learn.live.serving import Learning, Serving
+    from streamad.learn.serving.serving import Learning, Serving
     from streamad.runtime.pipeline import Pipeline
     from streamad.runtime.reports.reporter import Reporter
 
@@ -133,8 +132,8 @@ def _in_service(batchers: Batchers) -> list[ModelRef]:
 class Monitor:
     """Runs a plant's pipeline once and prints alerts and events on stderr.
 
-    ``keeps_verdicts``: the report holds all verdicts. ``learns``: models learn as the config says, and the status of
-    this worker is written; otherwise models are only read, and neither store nor registry changes. ``on_start`` gets
+    ``keeps_verdicts``: the report holds all verdicts. ``learns``: the versions that learning puts into service are
+    swapped in, and the status of this worker is written; otherwise the models stay as they are. ``on_start`` gets
     the function that requests the stop, and returns for how many seconds after a first signal further ones are
     repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution. ``beside`` is
     entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of these alone tell
@@ -163,7 +162,7 @@ class Monitor:
         self._keeps_verdicts = keeps_verdicts
         on_event = self._on_event if err.is_terminal and not quiet else None
         self._events = EventLog(plant.settings.name, plant.clock, on_event)
-        self._learning = self._learning_of(learner) if learns else None
+        self._learning = self._serving_of(learner) if learns else None
         self._is_of_plant = learns
         self._normal = normal
         self._alert_watch: AlertWatch | None = None
@@ -177,19 +176,16 @@ class Monitor:
         # Several workers would overwrite each other's line.
         self._bar = Bar("waiting for the first sequence to end", quiet=on_start is not None, is_endless=True)
 
-    def _learning_of(self, learner: Callable[[Emit], Learning] | None) -> LiveLearning | Serving | None:
+    def _serving_of(self, learner: Callable[[Emit], Learning] | None) -> Serving | None:
         """Return what keeps the models of this run up to date, None if nothing learns."""
         if (settings := self._plant.settings.learning) is None:
             return None
-        if settings.process == "worker":
-            from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help needs none
-
-            return LiveLearning(self._plant, self._events)
-        from streamad.learn.live.serving import Serving  # noqa: PLC0415
-        from streamad.learn.parts import status_path  # noqa: PLC0415
+        from streamad.learn.process.state import state_file  # noqa: PLC0415 - help needs none
+        from streamad.learn.serving.serving import Serving  # noqa: PLC0415
 
         started = None if learner is None else learner(self._events.emit)
-        return Serving(self._plant, self._events, started, status_path(self._plant))
+        state = state_file(self._plant) if settings.process == "here" else None
+        return Serving(self._plant, self._events, started, state)
 
     async def run(
         self,
@@ -203,7 +199,7 @@ class Monitor:
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.judge.shift.watch import AlertWatch  # noqa: PLC0415
-        from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
+        from streamad.learn.serving.models import explainer_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
         from streamad.runtime.reports.reporter import Reporter  # noqa: PLC0415
 
@@ -269,8 +265,6 @@ class Monitor:
             verdicts=self._verdicts,
             interrupted=pipeline.was_stopped,
             resumed=pipeline.has_resumed,
-            unread=learning.unread if learning is not None else None,
-            malformed_feedback=learning.n_malformed_feedback if learning is not None else 0,
             in_service={model.ref.name: model for model in batchers.models},
             many_alerts=watch.found,
         )
@@ -332,8 +326,6 @@ class Monitor:
         self._show()
         if self._alert_watch is not None:
             self._alert_watch.judged(verdict)
-        if self._learning is not None:
-            self._learning.judged(judged)
         if self._watcher is not None:
             self._watcher.judged(judged)
         if self._quiet:

@@ -57,7 +57,7 @@ def check_parts(plant: Plant) -> list[Problem]:
     Problems of decoder, plug-ins and their options, and outputs whose place is also that of another output or an input.
     """
     from streamad.ingest.decode import Decoder  # noqa: PLC0415 - a command that checks no parts needs none of them
-    from streamad.learn.parts import check_references, detector_for, store_for  # noqa: PLC0415
+    from streamad.learn.parts import check_references, detector_for  # noqa: PLC0415
 
     settings = plant.settings
     parts: dict[str, Callable[[], Any]] = {
@@ -69,8 +69,6 @@ def check_parts(plant: Plant) -> list[Problem]:
     for role, url in sink_urls(settings).items():
         parts[f"sinks.{role}"] = partial(sink_for, plant, role, url)
     parts["sinks.status"] = partial(status_sink, plant)
-    if settings.learning is not None:
-        parts["learning.store"] = lambda: store_for(plant)
     if feedback_url(settings) is not None:
         parts[place_key("feedback")] = partial(check_feedback, plant)
     problems: list[Problem] = []

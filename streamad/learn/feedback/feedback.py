@@ -1,13 +1,14 @@
-"""The rules for a feedback message."""
+"""The rules for the messages in the place of feedback: operators' marks, and requests to the learner."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from streamad.messages import Feedback, message_types
+from streamad.messages import Feedback, Request, message_types
 from streamad.messages.accepting import is_alert_id
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Settings
@@ -20,26 +21,29 @@ BY_CHARACTERS = 200
 """Longest name of who gives feedback."""
 
 
-def decoded_feedback(content: bytes) -> Feedback:
-    """Return the message, whose ``type`` may be missing or foreign, but not that of another message of streamad.
+def decoded_feedback(content: bytes) -> Feedback | Request:
+    """Return the message; the ``type`` of a mark may be missing or foreign, but not that of another of streamad's.
 
     Raises msgspec.DecodeError.
     """
     fields = decode_json(content, dict[str, Any])
     kind = fields.get("type")
+    if kind == "request":
+        return msgspec.convert(fields, Request)
     if not isinstance(kind, str) or kind not in message_types():
         fields.pop("type", None)
     return msgspec.convert(fields, Feedback)
 
 
-def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
+def feedback_problem(feedback: Feedback | Request, latest_us: int) -> str | None:
     """Return why ``feedback`` is refused, or None; a date after ``latest_us`` would override all later marks."""
-    if not is_alert_id(feedback.alert_id):
-        return f"{feedback.alert_id[:80]!r} is not an alert id: use the id of an alert or verdict, 32 hex digits"
+    own_problem = _request_problem(feedback) if isinstance(feedback, Request) else _mark_problem(feedback)
+    if own_problem is not None:
+        return own_problem
     if feedback.model is not None and not _NAME.fullmatch(feedback.model):
         return f"model {feedback.model[:80]!r} is no name: use letters, digits, '.', '_' and '-' only"
-    if feedback.created_at.tzinfo is None:
-        return f"created_at {feedback.created_at.isoformat()} has no time zone: add Z for UTC"
+    if (problem := _time_problem("created_at", feedback.created_at)) is not None:
+        return problem
     if feedback.created_at > from_us(latest_us):
         return f"created_at {feedback.created_at.isoformat()} lies in the future: check the sender's clock"
     for name, text, limit in (("note", feedback.note, _NOTE_CHARACTERS), ("by", feedback.by, BY_CHARACTERS)):
@@ -48,7 +52,37 @@ def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
     return None
 
 
-def foreign_problem(feedback: Feedback, settings: Settings) -> str | None:
+def _mark_problem(feedback: Feedback) -> str | None:
+    if is_alert_id(feedback.alert_id):
+        return None
+    return f"{feedback.alert_id[:80]!r} is not an alert id: use the id of an alert or verdict, 32 hex digits"
+
+
+def _request_problem(request: Request) -> str | None:
+    """Return what contradicts itself in a request, or None: half of a purge would delete what nobody named."""
+    if not is_alert_id(request.request_id):
+        return f"request_id {request.request_id[:80]!r} is none: use letters, digits, _ and -, 64 at most"
+    if (request.since is None) == (request.action == "relearn"):
+        return "since goes with relearn, and relearn needs it"
+    conditions = (request.before, request.share, request.ids)
+    if request.action != "purge" and any(each is not None for each in conditions):
+        return "before, share and ids go with purge"
+    times = (("since", request.since), ("before", request.before))
+    return next((why for name, time in times if time is not None and (why := _time_problem(name, time))), None)
+
+
+def _time_problem(name: str, time: datetime) -> str | None:
+    """Return why the store could not hold ``time``, or None: what it cannot read again would stop all learning."""
+    if time.tzinfo is None:
+        return f"{name} {time.isoformat()} has no time zone: add Z for UTC"
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        return f"{name} {time.isoformat()} lies outside the years 1 to 9999 in UTC"
+    return None
+
+
+def foreign_problem(feedback: Feedback | Request, settings: Settings) -> str | None:
     """Return the problem if the named model is not of the plant of ``settings``, or None: it must not get a store."""
     own, model, is_routed = settings.model.name, feedback.model, settings.models is not None
     if model in (None, own) or (is_routed and model is not None and model.startswith(f"{own}.")):

@@ -1,4 +1,4 @@
-"""The place of operators' feedback, the topic or file that ``learning.feedback`` names: writing and subscribing."""
+"""The place of marks and requests, the topic or file that ``learning.feedback`` names: writing and subscribing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streamad.messages import Feedback, OutputRecord, Role
+from streamad.messages import Feedback, OutputRecord, Request, Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_subscription, load, split_url
 from streamad.ports import Sink, Subscription
@@ -21,13 +21,9 @@ _BUSY = "end that one, or give feedback a file that no sink writes to"
 
 
 def feedback_url(settings: Settings) -> str | None:
-    """Return the URL of the place, None if the config has none: a learner has one beside its store."""
+    """Return the URL of the place, by default a file beside the learner's store; None if the plant does not learn."""
     learning = settings.learning
-    if learning is None:
-        return None
-    if learning.feedback is None and learning.process != "worker":
-        return f"{learning.store.rstrip('/')}.marks.jsonl"
-    return learning.feedback
+    return None if learning is None else learning.feedback or f"{learning.store}.marks.jsonl"
 
 
 def feedback_sink(plant: Plant) -> dict[Role, Sink]:
@@ -65,8 +61,8 @@ def feedback_subscription(plant: Plant, **wanted: str) -> Subscription:
     return connect_subscription(url, options, plant.context, place_key("feedback"))
 
 
-async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
-    """Write ``feedback``, keyed by alert id, to the place, which there must be; returns once it is durable.
+async def send_feedback(plant: Plant, feedback: Sequence[Feedback | Request]) -> None:
+    """Write ``feedback``, keyed by the alert's or request's id, to the place, which there must be; durable on return.
 
     Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError,
     PluginError, ConfigError.
@@ -81,10 +77,14 @@ async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
         return
     sink = _sink(plant, url)
     try:
-        await sink.write([OutputRecord("feedback", each.alert_id, each) for each in feedback])
+        await sink.write([OutputRecord("feedback", _id_of(each), each) for each in feedback])
         await sink.flush()
     finally:
         await sink.close()
+
+
+def _id_of(message: Feedback | Request) -> str:
+    return message.alert_id if isinstance(message, Feedback) else message.request_id
 
 
 def _known_url(plant: Plant) -> str:

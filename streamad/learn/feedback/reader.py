@@ -1,4 +1,4 @@
-"""The worker's reader of operators' feedback: endless, patient with a failing store, and complete at the end."""
+"""The learner's reader of marks and requests: endless, patient with a failing store, and complete at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from streamad.errors import StreamadError
 from streamad.learn.feedback.feedback import BY_CHARACTERS, decoded_feedback, feedback_problem, foreign_problem
 from streamad.learn.feedback.place import MAX_MESSAGE_BYTES, feedback_subscription, feedback_url
-from streamad.messages import Feedback
+from streamad.messages import Feedback, Request
 from streamad.plant import Plant
 from streamad.plugins import failure_of
 from streamad.ports import EndingSubscription, StoredMessage, Subscription
@@ -21,7 +21,7 @@ from streamad.system.clock import pause
 from streamad.system.tasks import is_stop, wait_for_either
 from streamad.telemetry.logs import get_logger
 
-OnFeedback: TypeAlias = Callable[[Feedback, str | None], Awaitable[None]]
+OnFeedback: TypeAlias = Callable[[Feedback | Request, str | None], Awaitable[None]]
 """Takes a message, and the sender's authenticated name."""
 OnEvent: TypeAlias = Callable[[str, str], None]
 """Takes an event's kind (a stable identifier) and message."""
@@ -39,15 +39,9 @@ class Unread(NamedTuple):
     @property
     def text(self) -> str:
         """How much feedback waits, for people."""
-        return "feedback may wait" if self.n_messages is None else self._counted("of feedback ")
-
-    @property
-    def text_of_feedback(self) -> str:
-        """How much waits, for people who read it under the heading feedback."""
-        return "may wait" if self.n_messages is None else self._counted("")
-
-    def _counted(self, of: str) -> str:
-        return f"1 message {of}waits" if self.n_messages == 1 else f"{self.n_messages} messages {of}wait"
+        if self.n_messages is None:
+            return "feedback may wait"
+        return "1 message of feedback waits" if self.n_messages == 1 else f"{self.n_messages} messages of feedback wait"
 
 
 class FeedbackReader:
@@ -56,8 +50,7 @@ class FeedbackReader:
     ``on_feedback`` also gets the sender's authenticated name, None if there is none (then ``by`` is a claim).
     A message is done when ``on_feedback`` has returned; a StreamadError makes it try again, so that an outage of the
     store loses nothing. A malformed message is reported as an event (at most one a minute) and skipped. A place that
-    cannot be read is reported once and tried again. All workers of a plant read as one group: each message reaches one
-    of them. ``read_present`` ends it with the messages that are there.
+    cannot be read is reported once and tried again. ``read_present`` ends it with the messages that are there.
     """
 
     def __init__(self, plant: Plant, on_feedback: OnFeedback, on_event: OnEvent) -> None:
@@ -76,18 +69,21 @@ class FeedbackReader:
         self._ending = asyncio.Event()  # set once it reads what is there for the last time: nothing is tried again
         self._reported_us: int | None = None
         self._n_unreported = 0
-        self.n_malformed = 0
-        """How many messages were skipped because they were malformed."""
 
     async def run(self) -> None:
         """Read until ``close``; returns at once if the config names no place. An unreadable place never raises."""
-        if self._is_closed or feedback_url(self._plant.settings) is None:
+        if (task := self._begun()) is None:
             return
-        self._task = asyncio.ensure_future(self._follow())
         try:
-            await asyncio.wait({self._task})
+            await asyncio.wait({task})
         finally:
             await self.close()
+
+    def _begun(self) -> asyncio.Task[None] | None:
+        """Return the task that reads, None if there is nothing to read or it was closed."""
+        if self._task is None and not self._is_closed and feedback_url(self._plant.settings) is not None:
+            self._task = asyncio.create_task(self._follow())
+        return self._task
 
     async def take(self, message: StoredMessage) -> bool:
         """Pass the message on, or skip it and return False if it is malformed."""
@@ -112,7 +108,7 @@ class FeedbackReader:
         It gives up at a failure, when ``stop`` is set, or if no message was done for ``patience_s``; a malformed one is
         none.
         """
-        task = self._task
+        task = self._begun()  # the end may come before ``run`` had its first turn
         if task is None:
             return None if feedback_url(self._plant.settings) is None else Unread(None, "it is not read")
         self._ending.set()
@@ -199,14 +195,15 @@ class FeedbackReader:
         if isinstance(self._subscription, EndingSubscription):
             self._subscription.end_with_present()
 
-    async def _deliver(self, feedback: Feedback, sender: str | None) -> None:
+    async def _deliver(self, feedback: Feedback | Request, sender: str | None) -> None:
         is_reported = False
         while True:
             try:
                 return await self._on_feedback(feedback, sender)
             except StreamadError as error:
                 if not is_reported:
-                    self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")
+                    what = f"feedback on {feedback.alert_id}" if isinstance(feedback, Feedback) else feedback.action
+                    self._on_event("feedback_waits", f"{what} cannot be kept yet: {error}")
                 is_reported = True
                 if self._ending.is_set():
                     raise
@@ -214,7 +211,6 @@ class FeedbackReader:
 
     def _skip(self, message: StoredMessage, problem: str) -> bool:
         self._n_unreported += 1
-        self.n_malformed += 1
         now_us = self._clock.monotonic_us()
         if self._reported_us is None or now_us - self._reported_us >= _REPORT_EVERY_US:
             more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""

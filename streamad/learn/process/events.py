@@ -33,6 +33,8 @@ class LearnerEvents:
         self._url = learner_events_url(plant.settings)
         self._log = EventLog(plant.settings.name, plant.clock, on_event)
         self.emit: Emit = self._log.emit
+        self.counts = self._log.counts
+        """Events emitted so far, by kind."""
         self._writing: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._sink: Sink | None = None

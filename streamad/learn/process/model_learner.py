@@ -9,13 +9,15 @@ from concurrent.futures import Executor
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.records import Inliers, Mark, StoredSequence
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import Mark, StoredSequence, TrainingRequest
 from streamad.learn.trainer.trainings import Need, Trainings
-from streamad.messages import ModelRef, Share
+from streamad.messages import ModelRef, Request, Share
 from streamad.plant import Plant
 from streamad.system.threads import in_thread
 from streamad.telemetry.events import Emit
 from streamad.telemetry.metrics import LearningCounters
+from streamad.types import to_us
 
 WARM_UP_BYTES = 1 << 28
 """A larger reserve is not shown to the drift monitor at the start."""
@@ -34,7 +36,7 @@ class ModelLearner:
         self,
         name: str,
         plant: Plant,
-        store: Inliers,
+        store: InlierStore,
         registry: Registry,
         *,
         thread: Executor,
@@ -59,11 +61,10 @@ class ModelLearner:
             name,
             plant,
             registry,
-            stored=self,
+            store=store,
             thread=thread,
             emit=emit,
             counters=counters,
-            on_promoted=lambda: None,
             turns=turns,
         )
 
@@ -92,6 +93,19 @@ class ModelLearner:
         """Store an operator's mark; it is durable on return. Raises StoreError."""
         await in_thread(self._thread, self._store.mark, mark)
 
+    async def ask(self, request: Request) -> int:
+        """Do what a person asks: keep a request to train until it is answered, or delete sequences; return how many.
+
+        It is durable on return, and nothing if the same was asked before. Raises StoreError.
+        """
+        return await in_thread(self._thread, self._asked, request)
+
+    async def is_asked(self) -> bool:
+        """Return whether a person has asked for a training that has not ended. Raises StoreError."""
+        waiting = await in_thread(self._thread, self._store.requests)
+        done = await in_thread(self._thread, self.trainings.last_answered)
+        return any(each.reason != "effort" and each.id != done for each in waiting)
+
     async def train_due(self) -> None:
         """Start the training that is due, if any and none runs."""
         held = self._store.counts()
@@ -101,7 +115,7 @@ class ModelLearner:
             changed=self._watch.changed,
             alert_share=self._watch.alert_share,
         )
-        await self.trainings.start_due(need, _nothing)
+        await self.trainings.start_due(need)
 
     async def close(self) -> None:
         """End the training that runs, which resumes at the next start, and close the store; safe to call twice."""
@@ -112,16 +126,6 @@ class ModelLearner:
     def held(self) -> dict[Share, int]:
         """Return how many sequences each share has."""
         return self._store.counts()
-
-    # --- what the trainings ask of the store, in the thread ---
-
-    def kept_since(self, since_us: int) -> int:
-        """Return how many sequences that ended since ``since_us`` are stored. Raises StoreError."""
-        return self._store.count_since(since_us)
-
-    def accepted_since(self, stored_us: int) -> int:
-        """Return how many accepted sequences were stored after ``stored_us``. Raises StoreError."""
-        return sum(not one.only_marked for one in self._store.read("accepted", stored_after_us=stored_us))
 
     # --- in the thread ---
 
@@ -146,6 +150,25 @@ class ModelLearner:
         notices = [notice for one, _ in new for notice in self._show(one)]
         return Counter(share for _, share in new), notices
 
+    def _asked(self, request: Request) -> int:
+        if request.action == "purge":
+            before_us = None if request.before is None else to_us(request.before)
+            return self._store.purge(
+                before_us=before_us, ids=request.ids, share=request.share, request_id=request.request_id
+            )
+        since_us = None if request.since is None else to_us(request.since)
+        detail = request.note or f"streamad models {request.action}"
+        self._store.ask(
+            TrainingRequest(
+                id=request.request_id,
+                reason="relearn" if request.action == "relearn" else "command",
+                requested_us=self._clock.now_us(),
+                since_us=since_us,
+                detail=f"{detail}, by {request.by}" if request.by else detail,
+            )
+        )
+        return 0
+
     def _show(self, one: StoredSequence) -> list[Notice]:
         p_value = one.p_value if one.model_version == self._serves else None
         drifts = self._watch.add(one.time_us, one.window, p_value, is_alert=one.decision == "anomalous")
@@ -154,7 +177,3 @@ class ModelLearner:
     def _notify(self, notice: Notice) -> None:
         model = None if self._serves is None else ModelRef(self.name, self._serves)
         self._emit(notice.kind, notice.message, model=model, figures=notice.figures, level=notice.level)
-
-
-async def _nothing() -> None:
-    """Do nothing before a training: what was taken is stored."""

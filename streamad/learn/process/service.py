@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -14,8 +12,9 @@ from streamad.errors import RegistryError, SourceError, StoreError, StreamadErro
 from streamad.learn.feedback.reader import FeedbackReader
 from streamad.learn.parts import known_models, may_be_added, registry_of, store_for, stored_names
 from streamad.learn.process.model_learner import ModelLearner
+from streamad.learn.process.state import LearnerState, ModelState, StateFile
 from streamad.learn.store.records import StoredSequence, mark_of
-from streamad.messages import Feedback, Share, Window, unpacked_values
+from streamad.messages import Feedback, Request, Share, Window, unpacked_values
 from streamad.messages.accepting import is_alert_id
 from streamad.outputs.reading import received, subscription_of
 from streamad.plant import Plant
@@ -29,7 +28,6 @@ from streamad.ports import (
 from streamad.settings.places import file_path, sink_urls
 from streamad.system.arrived import Arrived
 from streamad.system.clock import pause
-from streamad.system.files import write_atomically
 from streamad.system.tasks import wait_for_either
 from streamad.system.threads import LoneThread
 from streamad.system.untrusted_json import decode_json
@@ -43,30 +41,31 @@ _RETRY_S = 5.0
 _TURN_S = 1.0
 
 
-class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the learner has of one model: sequences by share, and the training that runs ("": none)."""
-
-    accepted: int = 0
-    reserve: int = 0
-    aside: int = 0
-    training: str = ""
-
-
 class PlantLearner:
     """Learns the models of ``plant`` from its committed windows and marks; it judges nothing.
 
     A window is done, for the group that reads them, only when it is durable in the store; the store knows what it has,
     so that whatever comes again changes nothing. ``run`` follows until it is cancelled; ``finish`` takes what is there
-    now, trains what is due, and returns. ``status`` is the file that says how far each model is.
+    now, trains what is due, and returns. ``state`` is the file that says how far each model is, and how many ``events``
+    were emitted, by kind. Without ``trains`` it only stores, marks and deletes.
     """
 
-    def __init__(self, plant: Plant, emit: Emit, status: Path | None = None) -> None:
+    def __init__(
+        self,
+        plant: Plant,
+        emit: Emit,
+        state: StateFile | None = None,
+        *,
+        events: Mapping[str, int] | None = None,
+        trains: bool = True,
+    ) -> None:
         assert plant.settings.learning is not None
         self._plant = plant
         self._clock = plant.clock
         self._emit = emit
-        self._status = status
-        self._written = b""
+        self._state = state
+        self._events = events or {}
+        self._trains = trains
         self._thread = LoneThread("streamad-learner")
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, ModelLearner] = {}
@@ -205,7 +204,8 @@ class PlantLearner:
             return
         await self.open()
         self._has_begun = True
-        self._feedback = FeedbackReader(self._plant, self._marked, self._emit)
+        self._feedback = FeedbackReader(self._plant, self._told, self._emit)
+        self._write_state()
         self._beside += [asyncio.create_task(self._feedback.run()), asyncio.create_task(self._turn_on())]
 
     async def _end_work(self) -> None:
@@ -220,7 +220,7 @@ class PlantLearner:
         learners = tuple(self._learners.values())
         await asyncio.gather(*(learner.trainings.close() for learner in learners))
         if learners:
-            self._write_status()
+            self._write_state()
         self._learners.clear()
         for learner in learners:
             await learner.close()
@@ -245,7 +245,7 @@ class PlantLearner:
                 await learner.take(sequences)
             else:
                 self._skip(first[name], f"it is for model {name[:80]}, which is none of this plant's or one too many")
-        self._write_status()
+        self._write_state()
 
     def _sequence_of(self, window: Window) -> StoredSequence | str:
         settings = self._plant.settings
@@ -280,40 +280,62 @@ class PlantLearner:
         self._beside.append(asyncio.create_task(learner.trainings.watch()))
         return learner
 
-    async def _marked(self, feedback: Feedback, sender: str | None) -> None:
-        """Store a mark in the store of its model, in all of them if it names none or an unknown one.
+    async def _told(self, message: Feedback | Request, sender: str | None) -> None:
+        """Store a mark, or do what is requested, in the store of its model; in all of them if it names none.
 
-        Raises StoreError before there is a model, and if another learner has taken over: the mark waits.
+        Raises StoreError before there is a model, and if another learner has taken over: the message waits.
         """
         try:
             await self._check_ours()
         except SourceError as error:
             raise StoreError(str(error)) from error
-        mark = mark_of(feedback, received_us=self._clock.now_us(), by=sender)
-        named = None if feedback.model is None else await self._learner_of(feedback.model)
-        learners = tuple(self._learners.values()) if named is None else (named,)
-        if not learners:
-            raise StoreError("there is no model yet that could store an operator's mark: it waits for the first one")
+        learners = await self._addressed(message)
+        if isinstance(message, Request):
+            if sender is not None:
+                message = msgspec.structs.replace(message, by=sender)
+            n = sum([await learner.ask(message) for learner in learners])
+            if message.action == "purge":
+                by = f" by {message.by}" if message.by else ""
+                self._emit("inliers_purged", f"{n} stored sequences deleted, as asked{by}", level="info")
+            self._write_state()
+            return
+        mark = mark_of(message, received_us=self._clock.now_us(), by=sender)
         for learner in learners:
             await learner.mark(mark)
+
+    async def _addressed(self, message: Feedback | Request) -> tuple[ModelLearner, ...]:
+        """Return the learner of the message's model; all if it names none or an unknown one. Raises StoreError."""
+        name = message.model
+        if name is None and isinstance(message, Request) and message.action != "purge":
+            name = self._plant.settings.model.name
+        named = None if name is None else await self._learner_of(name)
+        if isinstance(message, Request) and name is not None and named is None:
+            return ()
+        learners = tuple(self._learners.values()) if named is None else (named,)
+        if not learners and not isinstance(message, Request):  # a purge of nothing is done, and not due later
+            raise StoreError("there is no model yet that could store it: it waits for the first one")
+        return learners
 
     # --- training ---
 
     async def _turn_on(self) -> None:
         while True:
-            await self.turn()
+            if self._ending.is_set():  # one training at the end, on all that is there
+                self._write_state()
+            else:
+                await self.turn()
             await pause(_TURN_S, self._clock, self._stopped)
             if self._stopped.is_set():
                 return
 
     async def turn(self) -> None:
         """Start the trainings that are due."""
-        for learner in tuple(self._learners.values()):
+        for learner in tuple(self._learners.values()) if self._trains else ():
             try:
                 await learner.train_due()
             except StreamadError as error:
                 self._report(error)
-        self._write_status()
+        self._write_state()
 
     def _report(self, error: StreamadError) -> None:
         if not self._is_failing:
@@ -323,27 +345,28 @@ class PlantLearner:
     async def train_to_the_end(self) -> None:
         """Start the trainings that are due and return once they have ended, or a stop is requested.
 
-        What becomes due by them waits for the next start: a training that fails again and again must not keep a run
-        from its end.
+        Then it starts those that a person has asked for and that had to wait. What else becomes due by them waits for
+        the next start: a training that fails again and again must not keep a run from its end.
         """
-        await self.turn()
-        ended = asyncio.gather(*(learner.trainings.wait() for learner in self._learners.values()))
-        await wait_for_either(self._stopped, ended)
-        ended.cancel()
-        await asyncio.gather(ended, return_exceptions=True)
+        while True:
+            await self.turn()
+            learners = tuple(self._learners.values())
+            has_begun = any(learner.trainings.is_running for learner in learners)
+            ended = asyncio.gather(*(learner.trainings.wait() for learner in learners))
+            await wait_for_either(self._stopped, ended)
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+            if not has_begun or self._stopped.is_set() or not any([await each.is_asked() for each in learners]):
+                return
 
-    def _write_status(self) -> None:
-        if self._status is None:
+    def _write_state(self) -> None:
+        if self._state is None:
             return
-        states = {
-            name: ModelState(**learner.held, training=learner.trainings.progress)
+        models = {
+            name: ModelState(**learner.held, training=learner.trainings.progress, counters=self.counters[name])
             for name, learner in self._learners.items()
         }
-        content = msgspec.json.encode(states)
-        if content != self._written:
-            with suppress(StreamadError):  # it is for people; the next one may succeed
-                write_atomically(self._status, content, is_state=True)
-                self._written = content
+        self._state.write(LearnerState(models=models, events=dict(self._events)))
 
 
 def windows_of(plant: Plant) -> Subscription:

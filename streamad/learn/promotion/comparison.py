@@ -21,7 +21,8 @@ from streamad.learn.promotion.silenced import Silenced, silenced
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import References
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.records import Inliers, StoredSequence
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.fits import score_windows
 from streamad.learn.training.references import Beside, Part, Scored, Trial, references_of
 from streamad.learn.training.selection import (
@@ -289,7 +290,7 @@ def _figures(
 
 def compare_versions(
     registry: Registry,
-    store: Inliers,
+    store: InlierStore,
     champion: str,
     challenger: str,
     *,

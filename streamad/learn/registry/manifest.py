@@ -177,7 +177,7 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     of the reserve included: once this version is in service, they count for later ones too. Marks kept ``n_excluded``
     sequences out of training; ``n_capped`` more were beyond ``learning.feedback_share``.
 
-    ``n_dropped`` were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
+    ``n_dropped`` were dropped as the worst of a first fit.
     """
 
     reason: str
@@ -189,7 +189,6 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     n_excluded: int = 0
     n_capped: int = 0
     n_dropped: int = 0
-    n_skipped_shards: int = 0
 
 
 class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):

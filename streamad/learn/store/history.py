@@ -5,13 +5,16 @@ The name of a mark follows from all that it says, but not from when it was recei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 import msgspec
 import numpy as np
 
+from streamad.learn.store.bounds import KeyArray, keys_of
 from streamad.learn.store.records import Effect, Mark
-from streamad.learn.store.sampling import KeyArray, keys_of
+from streamad.settings.fields import NAME_PATTERN
 
 LATEST = 5
 """Marks kept of each id, the latest by their dates; beside them the first received of each effect."""
@@ -21,6 +24,7 @@ UNHELD_US = 30 * 86_400_000_000
 """They are kept for 30 days."""
 
 NamedMark = tuple[str, Mark]
+_PLAIN = re.compile(NAME_PATTERN)
 
 
 def latest_of(marks: Sequence[NamedMark]) -> Mark:
@@ -78,3 +82,15 @@ def _heard(history: list[NamedMark]) -> tuple[int, str]:
 
 def _date(named: NamedMark) -> tuple[int, str]:
     return named[1].at_us, named[0]
+
+
+def name_of(mark: Mark) -> str:
+    """Return the mark's name: the id if it is a plain one, else its hash, and a hash of all but ``received_us``."""
+    said = {"id": mark.id, "judgement": mark.judgement, "note": mark.note, "by": mark.by, "at_us": mark.at_us}
+    content = msgspec.json.encode(said | ({"by_verified": True} if mark.by_verified else {}))
+    return f"{_stem(mark)}.{blake2b(content, digest_size=8).hexdigest()}"
+
+
+def _stem(mark: Mark) -> str:
+    plain = _PLAIN.fullmatch(mark.id)
+    return mark.id if plain else f"_{blake2b(mark.id.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

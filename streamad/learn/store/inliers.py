@@ -1,177 +1,218 @@
-"""The inlier store: judged sequences in shards, for training, calibration, comparison and feedback.
+"""The inlier store of a learner: one SQLite file, written by the learner alone, read by whoever may read the file.
 
-docs/learning/inliers.md describes its guarantees, layout and policies.
+docs/learning/inliers.md describes its guarantees and policies. The file holds the sequences and marks of all models of
+a plant; an ``InlierStore`` is one model's part of it.
 """
 
 from __future__ import annotations
 
-import re
-import secrets
-import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
 
+import msgspec
 import numpy as np
 
 from streamad.errors import StoreError
-from streamad.learn.store.compaction import compact
-from streamad.learn.store.contents import Contents, Survey, survey
-from streamad.learn.store.history import marks_to_keep
-from streamad.learn.store.records import Mark, StoredSequence, WindowForm
-from streamad.learn.store.sampling import bounds_of, key_of, keys_of
-from streamad.learn.store.shards import FileName, Form, ShardIndex
-from streamad.learn.store.storage import open_storage
-from streamad.messages import SHARES, Share
+from streamad.learn.store.bounds import Bounds, bounds_of, kept, keys_of
+from streamad.learn.store.history import latest_of, marks_to_keep, name_of
+from streamad.learn.store.records import Mark, StoredSequence, TrainingRequest, WindowForm
+from streamad.messages import SHARES, Decision, Share
 from streamad.ports import Clock
-from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import BoolArray, ChannelSpec, Window
+from streamad.system.rights import reason
+from streamad.types import ChannelSpec, Window
 
-_SHARD_BYTES = 1 << 26
-_PENDING_BYTES = 1 << 28
-_MAX_PENDING = 10_000
-_ATTEMPTS = 20
-_UNWRITTEN = 1 << 62
+SCHEMA_VERSION: Final = 2
+APPLICATION: Final = 0x73747269  # "stri"
+_BUSY_S = 10.0
 _TIDY_EVERY_US = 86_400_000_000
+_VALUE = np.dtype("<f4")
+_WITHIN, _BEYOND = 0, 2
+"""Places of a sequence: within the bounds of its share, or beyond them for good and kept for its mark alone."""
+_REQUESTS_KEPT = 1_000
+_REQUESTS = """
+CREATE TABLE requests (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, model TEXT NOT NULL, content BLOB, UNIQUE (id, model)
+);
+"""
+_SCHEMA = f"""
+CREATE TABLE forms (form INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
+CREATE TABLE sequences (
+    model TEXT NOT NULL, id TEXT NOT NULL, share TEXT NOT NULL, form INTEGER NOT NULL REFERENCES forms,
+    stream TEXT NOT NULL, sequence TEXT NOT NULL, end_us INTEGER NOT NULL, stored_us INTEGER NOT NULL,
+    decision TEXT NOT NULL, score REAL, p_value REAL, version TEXT,
+    place INTEGER NOT NULL, length INTEGER NOT NULL, window BLOB NOT NULL,
+    UNIQUE (model, id)
+);
+CREATE INDEX by_share ON sequences (model, share, end_us);
+CREATE TABLE gone (model TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (model, id)) WITHOUT ROWID;
+CREATE TABLE marks (
+    model TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (model, name)
+) WITHOUT ROWID;
+{_REQUESTS}
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
 
 
 class InlierStore:
-    """The sequences kept for one model, in a folder or an object store that any number of processes share.
+    """The sequences and marks kept for ``model`` in the file ``path``.
 
-    Synchronous: the caller runs it in a thread. Calls must not overlap, except ``offer``, ``counts``, ``pending``.
-    ``writer`` becomes part of file names. Raises StoreError for an invalid URL or name.
+    Synchronous: the caller runs it in a thread, one call at a time. ``sequences`` are taken into memory by ``offer``
+    and become durable, all or none, by ``flush``. Methods raise StoreError if the file cannot be read or written.
     """
 
     def __init__(
         self,
-        url: str,
+        path: Path,
         model: str,
         *,
         channels: tuple[ChannelSpec, ...],
         window: WindowSettings,
         settings: LearningSettings,
         clock: Clock,
-        base_dir: Path,
-        writer: str | None = None,
     ) -> None:
-        if not re.fullmatch(NAME_PATTERN, model):
-            raise StoreError(f"{model[:80]!r} is no model name: use letters, digits, '.', '_' and '-' only")
-        self._form = Form(channels=channels, window=WindowForm.of(window))
-        self._clock = clock
-        self._storage = open_storage(f"{url}{model}" if url.endswith("/") else f"{url}/{model}", base_dir)
-        self._contents = Contents(self._storage, self._form, clock, _plain_writer(writer))
+        self._path = path
+        self._model = model
+        self._shape = len(channels), window.length
+        self.channels = channels
+        self.window_form = WindowForm.of(window)
+        self._form = _form_text(channels, self.window_form)
         self._bounds = bounds_of(settings)
-        self.window_bytes = 4 * len(channels) * window.length
-        """Memory that the values of one window take."""
-        self._max_rows = max(1, _SHARD_BYTES // self.window_bytes)
-        self._max_pending = max(1, min(_MAX_PENDING, _PENDING_BYTES // self.window_bytes))
-        self._lock = threading.Lock()
-        self._pending: dict[int, tuple[StoredSequence, Share]] = {}
-        self._known: frozenset[int] = frozenset()
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self._pending: dict[str, tuple[StoredSequence, Share]] = {}
         self._counts: dict[Share, int] = dict.fromkeys(SHARES, 0)
         self._tidied_us: int | None = None
-        self.n_dropped = 0
-        """Sequences dropped from memory before they were written, to make room for later ones."""
+        self.window_bytes = 4 * len(channels) * window.length
+        """Memory that the values of one window take."""
 
     @property
     def problems(self) -> list[str]:
-        """Return one line for each file that cannot be used (damaged, other channels or windows); files stay."""
-        return self._contents.problems
+        """Return one line if sequences of other channels or windows are there, which are left alone."""
+        others = "SELECT count(*) FROM sequences JOIN forms USING (form) WHERE model = ? AND content != ?"
+        with self._reading() as connection:
+            (n,) = connection.execute(others, (self._model, self._form)).fetchone()
+        if not n:
+            return []
+        return [
+            f"{self._path}: {n} sequences of {self._model} left alone, they have other channels or windows: set the "
+            "config back, or purge them"
+        ]
 
     def open(self) -> None:
-        """Read the indexes of all shards, without windows. Raises StoreError if storage cannot be used."""
-        self._storage.prepare()
-        self._contents.refresh(anew=SHARES)
-        self._take_stock()
+        """Make the file if there is none, and count what it holds."""
+        with self._writing() as connection:
+            self._count(connection)
 
     def close(self) -> None:
-        """Do nothing: no shard stays open."""
+        """Close the file; safe to call twice."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def offer(self, sequence: StoredSequence, share: Share) -> bool:
-        """Take a sequence into memory; return False if its id is known in any share, stored or dropped.
+        """Take a sequence into memory; return False if its id is there, waits, or was purged.
 
-        At most 10,000 sequences or 256 MiB wait; beyond that the oldest is dropped and counted in ``n_dropped``.
         Raises StoreError for a window of another shape.
         """
-        values = sequence.window.values
-        if values.shape != self._form.shape:
-            raise StoreError(f"a window of shape {values.shape} does not fit a store of {self._form.shape}")
-        # A copy: the batch that it is part of may change, and must not stay in memory.
-        window = Window(np.array(values, dtype=np.float32, order="C"), sequence.window.length)
-        key = key_of(sequence.id)
-        with self._lock:
-            is_remembered = self._contents.remembered.holds(np.array([key], np.uint64))[0]
-            if key in self._pending or key in self._known or is_remembered:
-                return False
-            self._pending[key] = replace(sequence, window=window), share
-            while len(self._pending) > self._max_pending:
-                del self._pending[next(iter(self._pending))]
-                self.n_dropped += 1
+        if sequence.window.values.shape != self._shape:
+            raise StoreError(f"a window of shape {sequence.window.values.shape} does not fit a store of {self._shape}")
+        if sequence.id in self._pending or self._is_known(sequence.id):
+            return False
+        self._pending[sequence.id] = sequence, share
         return True
 
     def flush(self) -> None:
-        """Write pending sequences, one shard for each share, then enforce the bounds; do nothing if none is pending.
-
-        Raises StoreError; unwritten sequences stay pending.
-        """
+        """Write what was offered and enforce the bounds, all at once; after a StoreError all of it still waits."""
         if not self._pending:
             return
-        self._contents.refresh()
-        self._take_stock()
-        self._compact(self._write_pending())
-        self._take_stock()
-        self.tidy_marks()
+        with self._writing() as connection:
+            form = self._form_number(connection)
+            rows = [self._row(one, share, form) for one, share in self._pending.values()]
+            connection.executemany(f"INSERT OR IGNORE INTO sequences VALUES ({', '.join('?' * 15)})", rows)
+            self._enforce_bounds(connection)
+            self._count(connection)
+        self._pending.clear()
 
     def mark(self, mark: Mark) -> None:
-        """Store an operator's mark, durable once this returns; the latest one of an id counts. Raises StoreError."""
-        self._contents.marks.write(mark)
+        """Store an operator's mark, durable once this returns; the same one twice is one, received first."""
+        name = name_of(mark)
+        with self._writing() as connection:
+            there = connection.execute(
+                "SELECT content FROM marks WHERE model = ? AND name = ?", (self._model, name)
+            ).fetchone()
+            if there is None or mark.since_us < _mark(there[0]).since_us:
+                row = (self._model, name, mark.id, msgspec.json.encode(mark))
+                connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", row)
+                held = "SELECT 1 FROM sequences WHERE model = ? AND id = ?"
+                if connection.execute(held, (self._model, mark.id)).fetchone() is not None:  # else it pins nothing
+                    self._enforce_bounds(connection)
+                    self._count(connection)
 
     def tidy_marks(self) -> None:
-        """Join the files of marks if they are many, and drop those that ``marks_to_keep`` does not keep.
-
-        It looks once a day, and when there are many files. Ages count up to the newest sequence or to the machine's
-        clock, whichever is earlier; they count for nothing while a shard cannot be used. Raises StoreError.
-        """
+        """Once a day drop the marks that ``marks_to_keep`` does not keep."""
         now_us = self._clock.monotonic_us()
-        is_due = self._tidied_us is None or now_us - self._tidied_us >= _TIDY_EVERY_US
-        if not is_due and not self._contents.marks.many_files:
+        if self._tidied_us is not None and now_us - self._tidied_us < _TIDY_EVERY_US:
             return
-        self._contents.refresh()
-        marks, stock = self._contents.marks, self._survey()
-        with self._lock:
-            held = np.concatenate([stock.keys[stock.alive], np.fromiter(self._pending, np.uint64, len(self._pending))])
-        is_dated = stock.alive.any() and not self._contents.lacks_ids
-        newest_us = min(int(stock.times[stock.alive].max()), self._clock.now_us()) if is_dated else None
-        stay = marks_to_keep(marks.named(), held, newest_us)
-        if marks.many_files or len(stay) < len(marks.named()):
-            self._contents.join_marks(stay)
+        with self._writing() as connection:
+            rows = connection.execute("SELECT id, end_us FROM sequences WHERE model = ?", (self._model,)).fetchall()
+            newest_us = min(max(end_us for _, end_us in rows), self._clock.now_us()) if rows else None
+            named = self._named(connection)
+            stay = marks_to_keep(named, keys_of([*(one for one, _ in rows), *self._pending]), newest_us)
+            gone = [(self._model, name) for name in named.keys() - stay.keys()]
+            connection.executemany("DELETE FROM marks WHERE model = ? AND name = ?", gone)
         self._tidied_us = now_us
 
     def purge(
-        self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
+        self,
+        *,
+        before_us: int | None = None,
+        ids: Collection[str] | None = None,
+        share: Share | None = None,
+        request_id: str | None = None,
     ) -> int:
-        """Delete the sequences that meet every given condition; return how many of them were readable or pending.
+        """Delete the sequences that meet every given condition; return how many.
 
-        Marked and pending sequences are included. Ids are remembered; marks and unusable files stay. Raises StoreError.
+        Marked ones are included, those of other channels or windows, too. Their ids are never taken again; marks stay.
+        A ``request_id`` that was answered before deletes nothing: later sequences are not what was asked for.
         """
-        self._contents.refresh(anew=SHARES)
-        before = self._survey()
-        chosen = before.in_share(share) if share else np.ones(len(before.keys), bool)
-        if before_us is not None:
-            chosen &= before.times < before_us
-        if ids is not None:
-            chosen &= np.isin(before.keys, keys_of(ids))
-        waiting = self._waiting(before_us, ids, share)
-        if len(keys := np.concatenate([before.keys[chosen], np.array(waiting, np.uint64)])):
-            self._contents.write_ids(keys)
-        touched = np.unique(before.files[np.isin(before.keys, keys)]).tolist()
-        self._compact((), rewrite={before.names[file] for file in touched})
-        self._take_stock()
-        return int((before.readable & chosen).sum()) + len(waiting)
+        where = "model = ?"
+        values: list[str | int] = [self._model]
+        for condition, value in (("end_us < ?", before_us), ("share = ?", share)):
+            if value is not None:
+                where += f" AND {condition}"
+                values.append(value)
+        with self._writing() as connection:
+            if request_id is not None and not self._add_request(connection, request_id, None):
+                return 0
+            found = [name for (name,) in connection.execute(f"SELECT id FROM sequences WHERE {where}", values)]
+            chosen = [(self._model, name) for name in found if ids is None or name in ids]
+            connection.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?)", chosen)
+            connection.executemany("DELETE FROM sequences WHERE model = ? AND id = ?", chosen)
+            self._count(connection)
+        return len(chosen)
+
+    def ask(self, request: TrainingRequest) -> None:
+        """Keep a request until it is answered; durable once this returns. One whose id is known changes nothing."""
+        with self._writing() as connection:
+            self._add_request(connection, request.id, msgspec.json.encode(request))
+
+    def answered(self, request_id: str) -> None:
+        """Remember a request as done: it is never asked for again. The last 1,000 are remembered."""
+        with self._writing() as connection:
+            name = (request_id, self._model)
+            connection.execute("UPDATE requests SET content = NULL WHERE id = ? AND model = ?", name)
+            old = "SELECT number FROM requests WHERE content IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
+            connection.execute(f"DELETE FROM requests WHERE number IN ({old})", (_REQUESTS_KEPT,))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -180,14 +221,10 @@ class InlierStore:
         return dict(self._counts)
 
     def count_since(self, since_us: int) -> int:
-        """Return how many sequences within the bounds ended at ``since_us`` or later. Raises StoreError."""
-        self._contents.refresh()
-        stock = self._survey()
-        return int((stock.visible & (stock.times >= since_us)).sum())
-
-    def pending(self) -> int:
-        """Return how many sequences in memory are not written yet."""
-        return len(self._pending)
+        """Return how many sequences within the bounds ended at ``since_us`` or later."""
+        found = "SELECT count(*) FROM sequences WHERE model = ? AND place = ? AND end_us >= ?"
+        with self._reading() as connection:
+            return int(connection.execute(found, (self._model, _WITHIN, since_us)).fetchone()[0])
 
     def read(
         self,
@@ -197,126 +234,218 @@ class InlierStore:
         stored_after_us: int | None = None,
         stored_before_us: int | None = None,
     ) -> list[StoredSequence]:
-        """Return a share's sequences, fresh from storage, by time.
+        """Return a share's sequences by time, those of other channels or windows apart.
 
         Those without ``only_marked`` do not depend on marks: a store without any has the same. ``since_us``: those that
-        ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after, before then; shards written
-        before the former are not read. Raises StoreError.
+        ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after, before then.
         """
-        for _ in range(_ATTEMPTS):
-            try:
-                self._contents.refresh(anew=(share,))
-                found = self._load(share, since_us, stored_after_us)
-            except FileNotFoundError:  # another process joined shards meanwhile
-                continue
-            self._take_stock()
-            if stored_after_us is not None:
-                found = [one for one in found if one.stored_us > stored_after_us]
-            if stored_before_us is not None:
-                found = [one for one in found if one.stored_us < stored_before_us]
-            return sorted(found, key=lambda one: (one.time_us, one.id))
-        raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
+        where = "model = ? AND share = ? AND content = ?"
+        values: list[str | int] = [self._model, share, self._form]
+        bounds = {"end_us >= ?": since_us, "stored_us > ?": stored_after_us, "stored_us < ?": stored_before_us}
+        for condition, value in bounds.items():
+            if value is not None:
+                where += f" AND {condition}"
+                values.append(value)
+        fields = "id, stream, sequence, end_us, stored_us, decision, score, p_value, version, place, length, window"
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {fields} FROM sequences JOIN forms USING (form) WHERE {where} ORDER BY end_us, id", values
+            ).fetchall()
+            self._count(connection)
+        return [self._sequence(*row) for row in rows]
+
+    def requests(self) -> list[TrainingRequest]:
+        """Return the requests that wait for an answer, in the order of their arrival."""
+        found = "SELECT content FROM requests WHERE model = ? AND content IS NOT NULL ORDER BY number"
+        with self._reading() as connection:
+            rows = connection.execute(found, (self._model,)).fetchall()
+            return [msgspec.json.decode(content, type=TrainingRequest) for (content,) in rows]
 
     def marks(self) -> dict[str, Mark]:
-        """Return the latest mark of each id, fresh from storage; see ``Marks.latest``. Raises StoreError."""
-        self._contents.refresh_marks()
-        return self._contents.marks.latest()
-
-    def all_marks(self) -> list[Mark]:
-        """Return every mark that is kept, also those that no longer count, fresh from storage."""
-        self._contents.refresh_marks()
-        return list(self._contents.marks.named().values())
+        """Return the mark of each id that counts; see ``latest_of``."""
+        with self._reading() as connection:
+            return self._latest(connection)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _survey(self, waiting: Iterable[ShardIndex] = ()) -> Survey:
-        contents = self._contents
-        shards = [*contents.shards.values(), *waiting]
-        pinned = contents.marks.pinned()
-        return survey(shards, contents.remembered, contents.beyond, pinned, self._bounds, self._clock.now_us())
+    def _is_known(self, sequence_id: str) -> bool:
+        with self._reading() as connection:
+            for table in ("sequences", "gone"):
+                known = f"SELECT 1 FROM {table} WHERE model = ? AND id = ?"
+                if connection.execute(known, (self._model, sequence_id)).fetchone() is not None:
+                    return True
+        return False
 
-    def _take_stock(self) -> None:
-        """Update counts and known ids, and release pending sequences that others have stored or dropped meanwhile."""
-        stock = self._survey()
-        self._counts = {share: int((stock.visible & stock.in_share(share)).sum()) for share in SHARES}
-        with self._lock:
-            self._known = frozenset(stock.keys.tolist())
-            waiting = np.fromiter(self._pending, np.uint64, len(self._pending))
-            gone = waiting[self._contents.remembered.holds(waiting)].tolist()
-            for key in [*gone, *(self._known & self._pending.keys())]:
-                self._pending.pop(key, None)
+    def _add_request(self, connection: sqlite3.Connection, request_id: str, content: bytes | None) -> bool:
+        """Add a request, None: an answered one; return False if its id is known."""
+        new = "INSERT OR IGNORE INTO requests (id, model, content) VALUES (?, ?, ?)"
+        return connection.execute(new, (request_id, self._model, content)).rowcount == 1
 
-    def _forget(self, keys: Iterable[int]) -> None:
-        with self._lock:
-            for key in keys:
-                self._pending.pop(key, None)
-
-    def _waiting(self, before_us: int | None, ids: Collection[str] | None, share: Share | None) -> list[int]:
-        with self._lock:
-            return [
-                key
-                for key, (one, its_share) in self._pending.items()
-                if (before_us is None or one.time_us < before_us)
-                and (ids is None or one.id in ids)
-                and share in (None, its_share)
-            ]
-
-    def _write_pending(self) -> list[int]:
-        """Write the pending sequences that the bounds admit; return the keys of the others."""
-        with self._lock:
-            waiting = dict(self._pending)
-        judged = self._survey(_as_shards(waiting))
-        needed = set(judged.keys[judged.needed].tolist())
+    def _enforce_bounds(self, connection: sqlite3.Connection) -> None:
+        """Delete what lies beyond the bounds of its share, but keep what a mark pins, as beyond them."""
+        marks = self._latest(connection).values()
+        pinned = keys_of(mark.id for mark in marks if mark.judgement in ("false_alarm", "confirmed"))
         for share in SHARES:
-            keys = [key for key, (_, its_share) in waiting.items() if its_share == share and key in needed]
-            if keys:
-                self._contents.write_shard([waiting[key][0] for key in keys], share)
-                with self._lock:
-                    self._known |= frozenset(keys)
-                self._forget(keys)
-        return [key for key in waiting if key not in needed]
+            self._enforce(connection, share, self._bounds[share], pinned)
 
-    def _compact(self, lost: Collection[int], rewrite: Collection[FileName] = ()) -> None:
-        keys = np.fromiter(lost, np.uint64, len(lost))
-        compact(self._contents, self._survey(), keys, max_rows=self._max_rows, rewrite=rewrite)
-        self._forget(lost)
+    def _enforce(self, connection: sqlite3.Connection, share: Share, bounds: Bounds, pinned: Any) -> None:
+        of_share = "SELECT rowid, id, end_us, place FROM sequences WHERE model = ? AND share = ?"
+        rows = connection.execute(of_share, (self._model, share)).fetchall()
+        keys = keys_of(row[1] for row in rows)
+        times = np.array([row[2] for row in rows], dtype=np.int64)
+        past = np.array([row[3] == _BEYOND for row in rows], dtype=bool)
+        stays = kept(times, keys, np.isin(keys, pinned), past, bounds=bounds, now_us=self._clock.now_us())
+        needed = stays.within | stays.marked
+        places = np.where(stays.within, _WITHIN, _BEYOND).tolist()
+        gone = [(row[0],) for row, is_needed in zip(rows, needed.tolist(), strict=True) if not is_needed]
+        connection.executemany("DELETE FROM sequences WHERE rowid = ?", gone)
+        moved = [(place, row[0]) for row, place in zip(rows, places, strict=True) if row[3] != place]
+        connection.executemany("UPDATE sequences SET place = ? WHERE rowid = ?", moved)
 
-    def _load(self, share: Share, since_us: int | None, after_us: int | None) -> list[StoredSequence]:
-        loaded: dict[FileName, list[StoredSequence]] = {}
-        while True:
-            stock = self._survey()
-            chosen = stock.readable & stock.in_share(share)
-            if since_us is not None:
-                chosen &= stock.times >= since_us
-            names = [stock.names[file] for file in np.unique(stock.files[chosen]).tolist()]
-            if after_us is not None:  # a shard is written after all that it holds
-                names = [name for name in names if name.stamp > after_us]
-            unread = next((name for name in names if name not in loaded), None)
-            if unread is None:
-                return [one for name in names for one in _chosen(loaded[name], stock, chosen, name)]
-            if (content := self._contents.load(unread)) is not None:  # else the next survey is without it
-                loaded[unread] = content
+    def _count(self, connection: sqlite3.Connection) -> None:
+        found = "SELECT share, count(*) FROM sequences WHERE model = ? AND place = ? GROUP BY share"
+        counted: dict[Share, int] = dict(connection.execute(found, (self._model, _WITHIN)).fetchall())
+        self._counts = {share: counted.get(share, 0) for share in SHARES}
+
+    def _named(self, connection: sqlite3.Connection) -> dict[str, Mark]:
+        found = connection.execute("SELECT name, content FROM marks WHERE model = ?", (self._model,)).fetchall()
+        return {name: _mark(content) for name, content in found}
+
+    def _latest(self, connection: sqlite3.Connection) -> dict[str, Mark]:
+        by_id: dict[str, list[tuple[str, Mark]]] = {}
+        for named in self._named(connection).items():
+            by_id.setdefault(named[1].id, []).append(named)
+        return {sequence_id: latest_of(of_one) for sequence_id, of_one in by_id.items()}
+
+    def _form_number(self, connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT OR IGNORE INTO forms (content) VALUES (?)", (self._form,))
+        return int(connection.execute("SELECT form FROM forms WHERE content = ?", (self._form,)).fetchone()[0])
+
+    def _row(self, one: StoredSequence, share: Share, form: int) -> Sequence[Any]:
+        values = np.ascontiguousarray(one.window.values[:, : one.window.length], dtype=_VALUE).tobytes()
+        head = (self._model, one.id, share, form, one.stream, one.sequence, one.time_us, one.stored_us)
+        place = _BEYOND if one.only_marked else _WITHIN
+        return (*head, one.decision, one.score, one.p_value, one.model_version, place, one.window.length, values)
+
+    def _sequence(  # noqa: PLR0917 - the fields of a row
+        self,
+        id_: str,
+        stream: str,
+        sequence: str,
+        end_us: int,
+        stored_us: int,
+        decision: Decision,
+        score: float | None,
+        p_value: float | None,
+        version: str | None,
+        place: int,
+        length: int,
+        window: bytes,
+    ) -> StoredSequence:
+        values = np.zeros(self._shape, np.float32)
+        values[:, :length] = np.frombuffer(window, _VALUE).reshape(self._shape[0], length)
+        one = StoredSequence(
+            id_, stream, sequence, end_us, stored_us, Window(values, length), decision, score, p_value, version
+        )
+        return replace(one, only_marked=True) if place == _BEYOND else one
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection in a transaction, durable after the block, undone if the block raises."""
+        with self._reported():
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._reported():
+            yield self._connected()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, msgspec.DecodeError, ValueError) as error:
+            why = reason(error, self._path, "write") if isinstance(error, OSError) else error
+            raise StoreError(f"the inlier store {self._path} cannot be used: {why}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = connected(self._path)
+        return self._connection
 
 
-def _chosen(
-    content: Sequence[StoredSequence], stock: Survey, chosen: BoolArray, name: FileName
-) -> Iterator[StoredSequence]:
-    """Yield the chosen ones of the ``content`` of the file ``name``."""
-    rows = stock.rows_of(name)
-    flags = zip(content, chosen[rows].tolist(), stock.marked[rows].tolist(), strict=True)
-    return (replace(one, only_marked=True) if is_marked else one for one, is_chosen, is_marked in flags if is_chosen)
+def connected(path: Path) -> sqlite3.Connection:
+    """Return a connection to the file, which is made if it is not there. Raises sqlite3.Error, StoreError, OSError."""
+    is_new = not path.exists()
+    if is_new:
+        path.touch(mode=0o600)
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_S, check_same_thread=False, isolation_level=None
+    )
+    try:
+        _prepare(connection, path)  # first: nothing is changed in a file of another program
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # what a model learns from cannot be made again
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-def _plain_writer(writer: str | None) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", writer)[:48] if writer else secrets.token_hex(4)
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of an empty file. Raises StoreError for a file of another program or a later release."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (n_parts,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not n_parts and application == 0:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                connection.execute(statement)
+        elif application != APPLICATION:
+            raise StoreError(f"{path} is no inlier store: name another file in learning.store, or move it away")
+        elif version == 1:
+            connection.execute(_REQUESTS)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        elif version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{path} has the format {version}, this release reads {SCHEMA_VERSION}: use the release that wrote it"
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
-def _as_shards(waiting: dict[int, tuple[StoredSequence, Share]]) -> list[ShardIndex]:
-    """Return the pending sequences as if they were stored, one shard for each share."""
-    shards = []
-    for share in SHARES:
-        rows = [(key, one.time_us) for key, (one, its_share) in waiting.items() if its_share == share]
-        keys, times = zip(*rows, strict=True) if rows else ((), ())
-        name = FileName(_UNWRITTEN, "", "", share, "")
-        shards.append(ShardIndex(name, np.array(keys, np.uint64), np.array(times, np.int64)))
-    return shards
+def models_in(path: Path) -> set[str]:
+    """Return the models with sequences or marks in the file; none if it is not there. Raises StoreError."""
+    if not path.exists():
+        return set()
+    try:
+        connection = connected(path)
+        try:
+            found = connection.execute("SELECT model FROM sequences UNION SELECT model FROM marks").fetchall()
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the inlier store {path} cannot be used: {error}") from error
+    return {model for (model,) in found}
+
+
+def _form_text(channels: tuple[ChannelSpec, ...], window: WindowForm) -> str:
+    return msgspec.json.encode({"channels": channels, "window": window}).decode()
+
+
+def _mark(content: bytes) -> Mark:
+    return msgspec.json.decode(content, type=Mark)

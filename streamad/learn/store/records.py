@@ -1,14 +1,13 @@
-"""The records of an inlier store: stored sequences, operators' marks, the form of windows."""
+"""The records of an inlier store: stored sequences, operators' marks, requests, the form of windows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from streamad.messages import Decision, Feedback, Share
+from streamad.messages import Decision, Feedback
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import UnixUs, Window
 
@@ -122,70 +121,19 @@ class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Inliers(Protocol):
-    """The sequences and marks kept for one model; see ``InlierStore`` and ``InlierDatabase``. Raises StoreError."""
+TrainingReason: TypeAlias = Literal["first", "effort", "schedule", "inliers", "drift", "command", "relearn"]
 
-    window_bytes: int
-    n_dropped: int
 
-    @property
-    def problems(self) -> list[str]:
-        """Return one line for each thing there that cannot be used."""
-        ...
+class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Why to train, and when it was requested (Unix microseconds; from its start on: when a process took it).
 
-    def open(self) -> None:
-        """Look at what is there; make it if nothing is."""
-        ...
+    ``id``: of a request that is kept until it is answered; "" of what the learner itself has decided. ``effort``: the
+    first training was quick, this one has the configured effort. ``since_us``, for relearn only: train on what ended
+    since then, whatever the decision was. ``detail`` is for people.
+    """
 
-    def close(self) -> None:
-        """Close what is open; safe to call twice."""
-        ...
-
-    def offer(self, sequence: StoredSequence, share: Share) -> bool:
-        """Take a sequence into memory; return False if it is known."""
-        ...
-
-    def flush(self) -> None:
-        """Make durable what was offered, and enforce the bounds."""
-        ...
-
-    def pending(self) -> int:
-        """Return how many sequences wait to be written."""
-        ...
-
-    def mark(self, mark: Mark) -> None:
-        """Store an operator's mark, durable once this returns."""
-        ...
-
-    def tidy_marks(self) -> None:
-        """Drop old marks, now and then."""
-        ...
-
-    def purge(
-        self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
-    ) -> int:
-        """Delete the sequences that meet every given condition; return how many."""
-        ...
-
-    def counts(self) -> dict[Share, int]:
-        """Return how many sequences each share had within its bounds when they were counted last."""
-        ...
-
-    def count_since(self, since_us: int) -> int:
-        """Return how many sequences within the bounds ended at ``since_us`` or later."""
-        ...
-
-    def read(
-        self,
-        share: Share,
-        *,
-        since_us: int | None = None,
-        stored_after_us: int | None = None,
-        stored_before_us: int | None = None,
-    ) -> list[StoredSequence]:
-        """Return a share's sequences by time."""
-        ...
-
-    def marks(self) -> dict[str, Mark]:
-        """Return the mark of each id that counts."""
-        ...
+    reason: TrainingReason
+    requested_us: UnixUs
+    id: str = ""
+    since_us: UnixUs | None = None
+    detail: str = ""

@@ -1,7 +1,7 @@
 """The training process: ``python -m streamad.learn.trainer``, started by ``Child``.
 
 It reads a pickled ``TrainerSpec`` from stdin and writes one line, a ``TrainingResult``, to stdout. SIGTERM and the end
-of its stdin (the worker has died) interrupt the training, which saves its state and resumes at a later start.
+of its stdin (the learner has died) interrupt the training, which saves its state and resumes at a later start.
 """
 
 from __future__ import annotations
@@ -36,22 +36,21 @@ def lower_priority() -> None:
 
 def serve() -> None:
     """Do the training that stdin asks for; all output but the result goes to stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the worker, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the learner, which ends this process
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     import msgspec  # noqa: PLC0415 - after ``lower_priority``
 
-    from streamad.learn.trainer.child import LOST_LEASE_CODE  # noqa: PLC0415
     from streamad.learn.trainer.job import run_job  # noqa: PLC0415
     from streamad.system.clock import SystemClock  # noqa: PLC0415
 
     try:
-        spec = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the worker that started this process
-    except (EOFError, pickle.UnpicklingError):  # the worker died at once
+        spec = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the learner that started this process
+    except (EOFError, pickle.UnpicklingError):  # the learner died at once
         return
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_interrupt_at_end_of_input, name="streamad-worker-watch", daemon=True).start()
-    result = run_job(spec, SystemClock(), lost=lambda: os._exit(LOST_LEASE_CODE))
+    threading.Thread(target=_interrupt_at_end_of_input, name="streamad-learner-watch", daemon=True).start()
+    result = run_job(spec, SystemClock())
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with suppress(BrokenPipeError), output:
         output.write(msgspec.json.encode(result) + b"\n")

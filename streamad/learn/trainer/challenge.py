@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,7 +33,7 @@ _FEWEST_APART, _SHARE_APART = 5, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What every challenger of a training shares; ``holds_lease`` is asked before a promotion."""
+    """What every challenger of a training shares."""
 
     detector: Detector
     settings: Settings
@@ -43,7 +42,6 @@ class Workshop:
     clock: Clock
     prove: Prove
     progress: FitProgress | None
-    holds_lease: Callable[[], bool]
 
     @property
     def learning(self) -> LearningSettings:
@@ -78,7 +76,7 @@ class Challenge:
     def run(self, record: LearningRecord) -> tuple[str, Ruling]:
         """Return the version and the decision on it, carried out and recorded in the manifests.
 
-        A challenger that is not better, a lost lease and a lost race are decisions, too. Raises TrainingDataError,
+        A challenger that is not better and a lost race are decisions, too. Raises TrainingDataError,
         DetectorError, RegistryError, OutputError, and ArtifactError if the challenger cannot be loaded again.
         """
         shop = self.workshop
@@ -192,8 +190,6 @@ class Challenge:
 
     def _promoted(self, version: str, ruling: Ruling) -> Ruling:
         shop = self.workshop
-        if not shop.holds_lease():
-            return Ruling(False, "not promoted: the lease was lost meanwhile, so another training may be under way")
         try:
             shop.registry.promote(shop.model, version, expected=self.parent)
         except OvertakenError as error:

@@ -1,4 +1,4 @@
-"""The job of the training process: take the lease, open the store, retrain, report the result."""
+"""The job of the training process: lock the model's training, open the store, retrain, report the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -22,45 +22,32 @@ from streamad.errors import (
     Problem,
     StreamadError,
 )
-from streamad.learn.parts import detector_for, effort_of, registry_of, store_for
+from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune
 from streamad.learn.trainer.child import TrainerSpec
-from streamad.learn.trainer.lease import Lease, LeaseRefusedError
 from streamad.learn.trainer.proof import proved_in_new_process
-from streamad.learn.trainer.requests import (
-    SecondOutcome,
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingReason,
-    TrainingRequest,
-    TrainingResult,
-    post_request,
-    posted_requests,
-)
+from streamad.learn.trainer.results import SecondOutcome, TrainingFailed, TrainingOutcome, TrainingResult
 from streamad.learn.trainer.retrain import Retraining, decided_before
-from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
+from streamad.learn.trainer.status import StatusWriter, TrainingStatus, lock_of, written_status
 from streamad.plant import Plant
 from streamad.plugins import plugin_failure
 from streamad.ports import Clock
 from streamad.safe_text import text_of
+from streamad.system.files import writing
+from streamad.system.locks import locked
+from streamad.system.opening import STATE_FOLDER
 from streamad.telemetry.logs import get_logger
 
-UNASKED: frozenset[TrainingReason] = frozenset({"first", "schedule", "inliers", "drift"})
-"""Trainings that no operator requested: they are needless just after another worker's training."""
 MAX_ATTEMPTS = 3
+_LOCK_S = 30.0
 
 
-def run_job(spec: TrainerSpec, clock: Clock, lost: Callable[[], None]) -> TrainingResult:
-    """Do the training of ``spec`` and return its result; if the lease is lost, ``lost`` is called in a thread.
-
-    Every failure is a result, KeyboardInterrupt too.
-    """
+def run_job(spec: TrainerSpec, clock: Clock) -> TrainingResult:
+    """Do the training of ``spec`` and return its result. Every failure is a result, KeyboardInterrupt too."""
     failed = partial(TrainingFailed, model=spec.model, request=spec.request)
     try:
-        return _Job(spec, clock).run(lost)
-    except LeaseRefusedError as error:
-        return failed(error=str(error), kind="refused")
+        return _Job(spec, clock).run()
     except StreamadError as error:
         return failed(error=one_line(error))
     except KeyboardInterrupt:
@@ -84,33 +71,30 @@ class _Job:
         self._plant = Plant(spec.settings, spec.base_dir, clock)
         self._registry = registry_of(self._plant)
         self._training = self._registry.training_folder(spec.model)
-        self._posted = None if spec.posted is None else self._training / "requests" / spec.posted
 
-    def run(self, lost: Callable[[], None]) -> TrainingResult:
-        """Train under the lease. Raises LeaseRefusedError, RegistryError, OutputError; the rest is a result."""
-        spec, lease, status = self._spec, Lease(self._training, self._spec.times), None
-        lease.take(self._clock.now_us())
-        try:
-            before = written_status(self._training)
-            self._refuse_if_needless(before)
-            first = self._first_status(before)
-            status = StatusWriter(self._training, first, self._clock, lease.is_held)
-            with lease.renewing(lost):
-                if self._posted is not None:
-                    self._posted.unlink(missing_ok=True)
-                result = self._train(lease, status, first.attempt)
+    def run(self) -> TrainingResult:
+        """Train while no other process trains the model. Raises RegistryError, OutputError; the rest is a result."""
+        spec, status = self._spec, None
+        with writing(self._training):
+            self._training.mkdir(STATE_FOLDER, parents=True, exist_ok=True)
+        busy = f"a training of the model already runs ({self._training}): wait for its end, it is tried again"
+        with locked(lock_of(self._training), busy=busy, timeout_s=_LOCK_S):
+            try:
+                before = written_status(self._training)
+                resumes = before.state != "idle" and before.request == spec.request
+                first = self._first_status(before, resumes=resumes)
+                status = StatusWriter(self._training, first, self._clock)
+                result = self._train(status, first.attempt, resumes=resumes)
                 self._prune()
-                with suppress(OutputError):  # such as a full disk; the worker gets the result all the same
+                with suppress(OutputError):  # such as a full disk; the learner gets the result all the same
                     status.ended(result)
-            return result
-        except KeyboardInterrupt:
-            if status is None:
-                raise
-            status.interrupted()
-            text = "the training was interrupted: it resumes at the next start"
-            return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
-        finally:
-            lease.release()
+                return result
+            except KeyboardInterrupt:
+                if status is None:
+                    raise
+                status.interrupted()
+                text = "the training was interrupted: it resumes at the next start"
+                return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
 
     def _prune(self) -> None:
         """Remove old versions as ``model.keep`` says; a failure changes nothing about the training's result."""
@@ -129,30 +113,10 @@ class _Job:
         if removed:
             get_logger().info("old versions removed", model=self._spec.model, versions=list(removed))
 
-    def _refuse_if_needless(self, before: TrainingStatus) -> None:
+    def _first_status(self, before: TrainingStatus, *, resumes: bool) -> TrainingStatus:
+        """Return the status to begin with; a process that died without saving its state has used up an attempt."""
         spec = self._spec
-        if self._posted is not None and not self._posted.exists():
-            raise LeaseRefusedError("another worker has taken this request on")
-        if spec.resumes:
-            if before.state == "idle" or before.request != spec.request:
-                raise LeaseRefusedError("another worker has taken the interrupted training up")
-        elif spec.request.reason == "first" and self._registry.current(spec.model) is not None:
-            raise LeaseRefusedError("another worker has trained the first model")
-        elif spec.request.reason in UNASKED and isinstance(before.last, TrainingOutcome):
-            ago_us = self._clock.now_us() - (before.last_ended_us or 0)
-            if 0 <= ago_us < self._learning.min_interval:
-                raise LeaseRefusedError(
-                    f"another worker has trained the model {ago_us / 6e7:.0f} min ago: see min_interval"
-                )
-
-    def _first_status(self, before: TrainingStatus) -> TrainingStatus:
-        """Return the status to begin with; an operator's request that was interrupted is posted again, not lost."""
-        spec, former, attempt = self._spec, before.request, 1
-        if former is not None and before.state != "idle":
-            if former == spec.request:
-                attempt = before.attempt + (before.state == "running")  # its process died without saving its state
-            elif former.reason not in {*UNASKED, spec.request.reason}:  # the later of two requests alike replaces it
-                post_request(self._registry, spec.model, former)
+        attempt = before.attempt + (before.state == "running") if resumes else 1
         return TrainingStatus(
             state="running",
             request=spec.request,
@@ -166,7 +130,7 @@ class _Job:
             last_ended_us=before.last_ended_us,
         )
 
-    def _train(self, lease: Lease, status: StatusWriter, attempt: int) -> TrainingResult:
+    def _train(self, status: StatusWriter, attempt: int, *, resumes: bool) -> TrainingResult:
         spec = self._spec
         try:
             if attempt > MAX_ATTEMPTS and (decided := self._decided_alone()) is not None:
@@ -176,7 +140,7 @@ class _Job:
                     f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
                     "lower learning.max_accepted, or give it more memory"
                 )
-            return finite(self._retrain(lease, status))
+            return finite(self._retrain(status, resumes=resumes))
         except StreamadError as error:
             text = one_line(error)
         except KeyboardInterrupt:
@@ -186,15 +150,11 @@ class _Job:
             text = plugin_failure(error) or one_line(error)
         return TrainingFailed(model=spec.model, error=text, request=spec.request)
 
-    def _retrain(self, lease: Lease, status: StatusWriter) -> TrainingOutcome:
-        spec = self._spec
-        is_first = spec.request.reason == "first"
-        outcome = (self._promoted_before() if is_first else None) or self._retraining(lease, status).run()
-        if is_first and outcome.promoted:
-            self._ask_for_the_effort()
-        return outcome
+    def _retrain(self, status: StatusWriter, *, resumes: bool) -> TrainingOutcome:
+        is_first = self._spec.request.reason == "first"
+        return (self._promoted_before() if is_first else None) or self._retraining(status, resumes=resumes).run()
 
-    def _retraining(self, lease: Lease, status: StatusWriter) -> Retraining:
+    def _retraining(self, status: StatusWriter, *, resumes: bool) -> Retraining:
         spec = self._spec
         store = store_for(self._plant, spec.model)
         store.open()
@@ -208,8 +168,7 @@ class _Job:
             request=spec.request,
             prove=proved_in_new_process,
             progress=status.on_step,
-            holds_lease=lease.is_held,
-            resumes=spec.resumes,
+            resumes=resumes,
         )
 
     def _decided_alone(self) -> TrainingOutcome | None:
@@ -232,15 +191,6 @@ class _Job:
             return None
         reason = "promoted before its process died" if manifest.decision is None else manifest.decision.reason
         return TrainingOutcome(model=spec.model, version=version, promoted=True, reason=reason, request=spec.request)
-
-    def _ask_for_the_effort(self) -> None:
-        """Post the request for a training with the configured effort, once."""
-        spec, effort = self._spec, effort_of(self._spec.settings.model)
-        posted = {each.reason for each in posted_requests(self._registry, spec.model).values()}
-        if effort not in (None, "quick") and "effort" not in posted:
-            detail = f"effort {effort}, after a quick first training"
-            request = TrainingRequest(reason="effort", requested_us=self._clock.now_us(), detail=detail)
-            post_request(self._registry, spec.model, request)
 
 
 def finite(outcome: TrainingOutcome) -> TrainingOutcome:

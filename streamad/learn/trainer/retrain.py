@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,9 +18,10 @@ from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, Manifest
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.records import Inliers
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import TrainingRequest
 from streamad.learn.trainer.challenge import Challenge, Workshop
-from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
+from streamad.learn.trainer.results import SecondOutcome, TrainingOutcome
 from streamad.learn.training.fits import FitProgress
 from streamad.learn.training.publishing import Prove
 from streamad.learn.training.selection import (
@@ -47,10 +47,10 @@ from streamad.types import from_us
 class Retraining:
     """The training of a challenger for ``model`` on ``store``, its comparison with the champion, and its promotion.
 
-    ``holds_lease`` is asked before the promotion. ``resumes``: an earlier process may have decided on the challenger.
+    ``resumes``: an earlier process may have decided on the challenger.
     """
 
-    store: Inliers
+    store: InlierStore
     detector: Detector
     settings: Settings
     model: str
@@ -59,7 +59,6 @@ class Retraining:
     request: TrainingRequest
     prove: Prove
     progress: FitProgress | None = None
-    holds_lease: Callable[[], bool] = lambda: True
     resumes: bool = False
     parent: str | None = field(default=None, init=False)
     notes: list[str] = field(default_factory=list, init=False)
@@ -74,7 +73,7 @@ class Retraining:
         return self.request.reason == "relearn"
 
     def run(self) -> TrainingOutcome:
-        """Return the outcome; a challenger that is not better, a lost lease and a lost race are outcomes, too.
+        """Return the outcome; a challenger that is not better and a lost race are outcomes, too.
 
         The champion stays in service until the promotion, whenever this is interrupted, and a call with the same
         ``request`` resumes the fits. Raises TrainingDataError (too few sequences among others), DetectorError,
@@ -111,7 +110,6 @@ class Retraining:
             clock=self.clock,
             prove=self.prove,
             progress=self.progress,
-            holds_lease=self.holds_lease,
         )
 
     def _champion(self, version: str) -> LoadedModel | None:
@@ -140,10 +138,7 @@ class Retraining:
             stored = read_stored(self.store, since_us=since_us)
             selection = self._select(stored, since_us, self.parent)
         problems = self.store.problems
-        self.figures["store.skipped_shards"] = len(problems)
-        if problems:
-            shards = "a shard" if len(problems) == 1 else f"{len(problems)} shards"
-            self.notes.append(f"{shards} of the inlier store skipped ({problems[0]})")
+        self.notes += problems
         if selection.n_training < self._learning.min_training:
             raise TrainingDataError(self._too_few(selection, since_us))
         return stored, selection
@@ -230,7 +225,6 @@ class Retraining:
             feedback=selection.normal,
             n_excluded=len(selection.excluded),
             n_capped=selection.n_capped,
-            n_skipped_shards=int(self.figures["store.skipped_shards"]),
         )
 
     def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
@@ -264,7 +258,7 @@ class Retraining:
 
     def _made_second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         serves = self.registry.current(self.model)
-        if serves is None or not self.holds_lease():
+        if serves is None:
             return None
         selection = self._select(stored, since_us, serves, uses_marks=True)
         plan = self._plan(selection, has_champion=True)

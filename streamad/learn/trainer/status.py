@@ -12,11 +12,12 @@ import msgspec
 
 from streamad.errors import OutputError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import is_held
-from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingResult
 from streamad.learn.training.fits import FitStep
 from streamad.ports import Clock
 from streamad.system.files import write_atomically
+from streamad.system.locks import is_locked
 from streamad.system.opening import read_state
 from streamad.system.rights import reason
 from streamad.system.untrusted_json import decode_json
@@ -25,11 +26,16 @@ from streamad.types import UnixUs
 _WRITE_EVERY_S = 1.0
 
 
+def lock_of(training: Path) -> Path:
+    """Return the lock that a training process holds from its beginning to its end, however that comes."""
+    return training / "lock"
+
+
 class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """State of the training of one model; times in Unix microseconds.
 
     ``idle``: none runs; the fields of a running one are those of the last. ``interrupted``: its process was stopped or
-    has died, and a worker will resume it. ``last``, ``last_started_us`` and ``last_ended_us`` belong to the last
+    has died, and the learner will resume it. ``last``, ``last_started_us`` and ``last_ended_us`` belong to the last
     training that ended with a result. ``phase``: preparing, then those of ``FitStep``.
     """
 
@@ -54,30 +60,29 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
 def read_status(registry: Registry, name: str) -> TrainingStatus:
     """Return the status of the model ``name``, trained or not. Raises RegistryError."""
     training = registry.training_folder(name)
-    was_held = is_held(training)
-    status = written_status(training)
-    if status.state == "running" and not was_held and not is_held(training):
-        return msgspec.structs.replace(status, state="interrupted")
+    try:
+        was_locked = is_locked(lock_of(training))
+        status = written_status(training)
+        if status.state == "running" and not was_locked and not is_locked(lock_of(training)):
+            return msgspec.structs.replace(status, state="interrupted")
+    except OSError as error:
+        raise RegistryError(f"cannot read {training}: {reason(error, training, 'read')}") from error
     return status
 
 
 def written_status(training: Path) -> TrainingStatus:
     """Return the status that was written last, ``idle`` if none is readable; that of a dead trainer may be ``running``.
 
-    A former version kept it in ``holders/TOKEN.json``: that is read until the next training. Raises RegistryError.
+    Raises RegistryError.
     """
     try:
-        former = sorted((training / "holders").glob("*.json"))
-        for path in (training / "status.json", *former):
-            with suppress(FileNotFoundError):
-                return decode_json(read_state(path), TrainingStatus)
-    except msgspec.DecodeError:
+        return decode_json(read_state(training / "status.json"), TrainingStatus)
+    except (FileNotFoundError, msgspec.DecodeError):
         return TrainingStatus()
     except OSError as error:
         raise RegistryError(
             f"cannot read the training status in {training}: {reason(error, training, 'read')}"
         ) from error
-    return TrainingStatus()
 
 
 def progress_of(status: TrainingStatus, pid: int | None) -> str:
@@ -90,7 +95,7 @@ def progress_of(status: TrainingStatus, pid: int | None) -> str:
 
 
 class StatusWriter:
-    """Writes the status of one training while ``holds_lease``: progress at most once a second, the rest at once.
+    """Writes the status of one training: progress at most once a second, the rest at once.
 
     Its creation writes ``status`` and may raise OutputError.
     """
@@ -100,13 +105,11 @@ class StatusWriter:
         training: Path,
         status: TrainingStatus,
         clock: Clock,
-        holds_lease: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = training / "status.json"
         self._status = status
         self._clock = clock
-        self._holds_lease = holds_lease
         self._monotonic = monotonic
         self._written_s = monotonic()
         for left in training.glob(".status.json.*.tmp"):  # of killed or long stopped trainers
@@ -137,8 +140,4 @@ class StatusWriter:
 
     def _write(self, **changes: Any) -> None:
         self._status = msgspec.structs.replace(self._status, **changes, updated_us=self._clock.now_us())
-        # A trainer that was stopped for long must not overwrite what its successor wrote: the question is asked again
-        # between the content and the rename.
-        if self._holds_lease():
-            content = msgspec.json.encode(self._status)
-            write_atomically(self._path, content, is_state=True, only_if=self._holds_lease)
+        write_atomically(self._path, msgspec.json.encode(self._status), is_state=True)

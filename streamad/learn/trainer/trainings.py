@@ -1,29 +1,28 @@
-"""The trainings of one model in service: triggers and requests start the process, its results become events."""
+"""The trainings of one model: triggers and requests start the process, its results become events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol
+
+import msgspec
 
 from streamad.drift.lasting_change import Changed
-from streamad.errors import RegistryError, StreamadError
+from streamad.errors import ArtifactError, RegistryError, StreamadError
+from streamad.learn.parts import effort_of
 from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import TrainingReason, TrainingRequest
 from streamad.learn.trainer.child import Child
-from streamad.learn.trainer.requests import (
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingReason,
-    TrainingRequest,
-    TrainingResult,
-)
+from streamad.learn.trainer.results import TrainingFailed, TrainingOutcome, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, progress_of, read_status
 from streamad.learn.trainer.triggers import Triggers, failed_on_request
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
+from streamad.system.tasks import Backoff
 from streamad.system.threads import in_thread
 from streamad.telemetry.events import Emit, Level
 from streamad.telemetry.logs import get_logger
@@ -33,6 +32,9 @@ _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
 _STATUS_S = 1.0
 _COUNTS = 10  # of the store, per ``after_inliers``
+_CHANGED_AGAIN_US = 10_000_000
+_RETRY_US = 10_000_000
+_LONGEST_PAUSE_US = 3_600_000_000
 
 _WHY: Mapping[TrainingReason, str] = {
     "first": "first training",
@@ -58,23 +60,11 @@ class Need:
     alert_share: float = 0.0
 
 
-class StoreCounts(Protocol):
-    """Counts of the inlier store; called in a thread."""
-
-    def kept_since(self, since_us: int) -> int:
-        """Return how many sequences that ended since ``since_us`` are stored. Raises StoreError."""
-        ...
-
-    def accepted_since(self, stored_us: int) -> int:
-        """Return how many accepted sequences were stored after ``stored_us``, by any worker. Raises StoreError."""
-        ...
-
-
 class Trainings:
     """Trains the model ``name`` when it is due, requested, or was interrupted; one training at a time.
 
-    ``counters`` count them; ``on_promoted`` is called after a promotion. Files and ``stored`` are read in
-    ``thread``; models that share ``turns`` train one after the other.
+    ``counters`` count them. Files and ``store`` are read in ``thread``; models that share ``turns`` train one after the
+    other. A request is answered once its training has ended with a result, so a kill at any moment repeats none.
     """
 
     def __init__(
@@ -83,42 +73,46 @@ class Trainings:
         plant: Plant,
         registry: Registry,
         *,
-        stored: StoreCounts,
+        store: InlierStore,
         thread: Executor,
         emit: Emit,
         counters: LearningCounters,
-        on_promoted: Callable[[], None],
-        turns: asyncio.Semaphore | None = None,
+        turns: asyncio.Semaphore,
     ) -> None:
         settings = plant.settings
         assert settings.learning is not None
         self._name = name
+        self._plant = plant
         self._settings: LearningSettings = settings.learning
         self._registry = registry
-        self._stored = stored
+        self._store = store
         self._thread = thread
         self._clock = plant.clock
         self._emit = emit
         self._counters = counters
-        self._on_promoted = on_promoted
+        self._turns = turns
         self._n_accepted = 0
         self._n_new = 0
         self._counted_at: int | None = None
         self._trained_us: int | None = None
         self._drifted: str | None = None
-        self._is_overtaken = False
         self._is_outage = False
+        self._is_closed = False
         self._relearned_us: int | None = None
         self._counted_changed_us: int | None = None
+        self._effort_known_of: str | None = None
         self._triggers: Triggers | None = None
         self._status = TrainingStatus()
-        grace_s = max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6)
-        self._child = Child(plant, name, self.ended, turns=turns, grace_s=grace_s)
+        self._task: asyncio.Task[None] | None = None
+        self._has_turn = False
+        self._not_before_us = self._clock.monotonic_us()
+        self._pause = Backoff(_RETRY_US, _LONGEST_PAUSE_US)
+        self._child = Child(plant, name, grace_s=max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6))
 
     @property
     def is_running(self) -> bool:
         """Return whether a training was started here and has not ended."""
-        return self._child.is_running
+        return self._task is not None and not self._task.done()
 
     @property
     def progress(self) -> str:
@@ -133,22 +127,29 @@ class Trainings:
         """Record a drift."""
         self._drifted = what
 
-    async def start_due(self, need: Need, before: Callable[[], Awaitable[None]]) -> None:
-        """Start the training that is due, if any, after ``before``. Does nothing while one runs here."""
-        request = None if self.is_running else await self.due(need)
-        if request is None:
-            return
-        await before()
-        get_logger().info("training", model=self._name, reason=request.reason, detail=request.detail)
+    async def start_due(self, need: Need) -> None:
+        """Start the training that is due, if any. Does nothing while one runs here."""
+        request = None if self.is_running or self._is_closed else await self.due(need)
+        if request is not None and self.start(request):
+            get_logger().info("training", model=self._name, reason=request.reason, detail=request.detail)
+
+    def start(self, request: TrainingRequest) -> bool:
+        """Start a training; False if one runs here, or after ``close``."""
+        if self.is_running or self._is_closed:
+            return False
         self._status = TrainingStatus(state="running", request=request)
-        self._child.start(request)
+        self._has_turn = False
+        self._task = asyncio.create_task(self._train(request))
+        return True
 
     async def due(self, need: Need) -> TrainingRequest | None:
         """Return the training that is to start now: one that waits, else one that is due, else relearning."""
         try:
             triggers = await self._known_triggers()
+            if await in_thread(self._thread, self._is_trained_elsewhere):
+                return None
             request = (
-                await in_thread(self._thread, self._child.waiting)
+                await in_thread(self._thread, self.waiting)
                 or await self._triggered(triggers, need)
                 or await self._relearning(need)
             )
@@ -159,6 +160,64 @@ class Trainings:
             return None
         self._is_outage = False
         return request
+
+    def last_answered(self) -> str:
+        """Return the id of the request whose training ended last, "" of what nobody asked for. Raises RegistryError."""
+        last = read_status(self._registry, self._name).last
+        return "" if last is None else last.request.id
+
+    def _is_trained_elsewhere(self) -> bool:
+        """Return whether a process works that was not started here: that of a killed learner saves how far it is."""
+        return read_status(self._registry, self._name).state == "running"
+
+    def waiting(self) -> TrainingRequest | None:
+        """Return an interrupted training, else the first request without an answer; none for a while after a failure.
+
+        A request whose training has ended with a result is answered first, so that it is not trained twice. Raises
+        RegistryError, StoreError.
+        """
+        status = read_status(self._registry, self._name)
+        requests = self._store.requests()
+        if status.last is not None and any(each.id == status.last.request.id for each in requests):
+            self._store.answered(status.last.request.id)
+        self._ask_for_the_effort()
+        if self._clock.monotonic_us() < self._not_before_us:
+            return None
+        if status.state == "interrupted":
+            return status.request
+        waiting = next(iter(self._store.requests()), None)
+        # It trains on what is stored now, not when it was asked for.
+        return None if waiting is None else msgspec.structs.replace(waiting, requested_us=self._clock.now_us())
+
+    def _ask_for_the_effort(self) -> None:
+        """After a quick first training ask for one with the configured effort, once for each such version."""
+        version = self._registry.current(self._name)
+        if version is None or version == self._effort_known_of:
+            return
+        if (effort := effort_of(self._plant.settings.model)) in (None, "quick"):
+            return
+        try:
+            record = self._registry.manifest(self._name, version).learning
+        except (ArtifactError, RegistryError):
+            return
+        if record is not None and record.reason == "first":
+            detail = f"effort {effort}, after a quick first training"
+            now_us = self._clock.now_us()
+            self._store.ask(
+                TrainingRequest(id=f"effort-{version}", reason="effort", requested_us=now_us, detail=detail)
+            )
+        self._effort_known_of = version
+
+    async def _train(self, request: TrainingRequest) -> None:
+        async with self._turns:
+            self._has_turn = True
+            result = await self._child.train(request)
+        if isinstance(result, TrainingFailed):
+            self._not_before_us = self._clock.monotonic_us() + self._pause.pause_us
+            self._pause.failed()
+        else:
+            self._pause.reset()
+        self.ended(result)
 
     def ended(self, result: TrainingResult) -> None:
         """Record and emit the result of a training."""
@@ -171,7 +230,6 @@ class Trainings:
                 self._counters.failed += 1
                 self._emit("training_failed", f"{self._name} ({why}): {result.error}")
             else:
-                self._is_overtaken = self._is_overtaken or result.kind == "refused"
                 get_logger().info("training ended", model=self._name, kind=result.kind, reason=result.error)
             return
         self._count_from(self._clock.now_us())
@@ -186,8 +244,6 @@ class Trainings:
             figures=result.figures,
             level="info" if result.promoted else "warning",
         )
-        if result.promoted:
-            self._on_promoted()
         self._ended_with_marks(result)
 
     def _ended_with_marks(self, result: TrainingOutcome) -> None:
@@ -203,8 +259,6 @@ class Trainings:
         self._counters.promotions += second.promoted
         level: Level = "info" if second.promoted else "warning"
         self._emit(kind, text, model=model, figures=second.figures, level=level)
-        if second.promoted:
-            self._on_promoted()
 
     async def watch(self) -> None:
         """Read the progress of a training once a second, until cancelled."""
@@ -218,11 +272,16 @@ class Trainings:
 
     async def wait(self) -> None:
         """Return once no training runs here."""
-        await self._child.wait()
+        if self._task is not None:
+            await asyncio.wait({self._task})
 
     async def close(self) -> None:
         """End what runs here: it resumes at the next start. Safe to call twice."""
+        self._is_closed = True
+        if self._task is not None and not self._has_turn:
+            self._task.cancel()
         await self._child.close()
+        await self.wait()
 
     async def _known_triggers(self) -> Triggers:
         if self._triggers is None:
@@ -237,14 +296,8 @@ class Trainings:
         self._trained_us = at_us
         self._n_accepted = self._n_new = 0
         self._counted_at = None
-        self._is_overtaken = False
 
     async def _triggered(self, triggers: Triggers, need: Need) -> TrainingRequest | None:
-        if self._is_overtaken:  # another worker trains: count from the end of its training
-            status = await in_thread(self._thread, read_status, self._registry, self._name)
-            ended_us = status.last_ended_us or 0
-            if isinstance(status.last, TrainingOutcome) and ended_us > (self._trained_us or 0):
-                self._count_from(ended_us)
         await self._count_new()
         drifted, self._drifted = self._drifted, None
         return triggers.due(
@@ -256,12 +309,15 @@ class Trainings:
         )
 
     async def _count_new(self) -> None:
-        """Count the accepted sequences since the last training in the store: of before a restart and of others, too."""
+        """Count the accepted sequences since the last training in the store: those of before a restart, too."""
         after = self._settings.after_inliers
         if after is None or (self._counted_at is not None and self._n_accepted < self._counted_at + after / _COUNTS):
             return
         self._counted_at = self._n_accepted
-        self._n_new = await in_thread(self._thread, self._stored.accepted_since, self._trained_us or 0)
+        self._n_new = await in_thread(self._thread, self._accepted_since, self._trained_us or 0)
+
+    def _accepted_since(self, stored_us: int) -> int:
+        return sum(not one.only_marked for one in self._store.read("accepted", stored_after_us=stored_us))
 
     async def _relearning(self, need: Need) -> TrainingRequest | None:
         """Return the request to learn a lasting change, once enough sequences show it and the latest still do."""
@@ -270,10 +326,10 @@ class Trainings:
             return None
         if _is_within(now_us, self._relearned_us, _RELEARN_AGAIN_US):
             return None
-        if _is_within(now_us, self._counted_changed_us, settings.flush_interval):
+        if _is_within(now_us, self._counted_changed_us, _CHANGED_AGAIN_US):
             return None
         self._counted_changed_us = now_us
-        found = await in_thread(self._thread, self._stored.kept_since, changed.since_us)
+        found = await in_thread(self._thread, self._store.count_since, changed.since_us)
         if found < min(settings.first_training, settings.max_aside):
             return None
         self._relearned_us = now_us

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cronsim import CronSim
 
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed, TrainingResult
 from streamad.settings.learning import LearningSettings
 from streamad.system.tasks import Backoff
 from streamad.types import from_us

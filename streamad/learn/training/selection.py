@@ -16,7 +16,8 @@ from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod, calibration_count
 from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.records import Inliers, Mark, MarkKind, StoredSequence
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import hash_order
@@ -324,7 +325,7 @@ def to_windows(sequences: Sequence[StoredSequence]) -> WindowSet:
     return WindowSet(values, lengths, tuple(each.id for each in sequences))
 
 
-def read_stored(store: Inliers, *, since_us: int | None, stored_before_us: int | None = None) -> Stored:
+def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: int | None = None) -> Stored:
     """Return the sequences that ended since ``since_us``, stored before ``stored_before_us``. Raises StoreError."""
     only_marked: list[StoredSequence] = []
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+from contextlib import suppress
+from uuid import uuid4
 
+from streamad.errors import StoreError
+from streamad.learn.feedback.place import send_feedback
 from streamad.learn.parts import registry_of
-from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.requests import (
-    TrainingFailed,
-    TrainingRequest,
-    TrainingResult,
-    post_request,
-    posted_requests,
-)
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
-from streamad.outputs.stored import learning_of
+from streamad.messages import Request
+from streamad.outputs.stored import learning_of, open_store, stored_models
 from streamad.plant import Plant
 from streamad.ranges import parse_time_us
 from streamad.types import from_us
@@ -28,38 +27,58 @@ _PHASES = {
 }
 
 
-def relearn_request(plant: Plant, since: str, what: str = "--since") -> TrainingRequest:
-    """Return the request to train on what ended since ``since``, a time or how long ago; ``what`` names it in errors.
+def training_request(
+    plant: Plant, name: str, since: str | None = None, *, what: str = "--since", by: str = "", note: str = ""
+) -> Request:
+    """Return the message that asks the learner to train the model ``name``; with ``since`` to relearn from then on.
 
-    Raises UsageError for a text that is no time.
-    """
-    now_us = plant.clock.now_us()
-    since_us = parse_time_us(since, now_us, what)
-    detail = f"streamad models relearn --since {since}"
-    return TrainingRequest(reason="relearn", requested_us=now_us, since_us=since_us, detail=detail)
-
-
-def relearn_by_monitor(plant: Plant, name: str, since: str, *, by: str | None = None) -> str:
-    """Ask the running monitors of the model ``name`` to relearn; return what happens next, for people.
-
-    ``by``: who asks on the page, noted with the request; None: a command.
-    Raises UsageError without a section learning or for a text that is no time, RegistryError, OutputError.
+    ``since``: a time or how long ago; ``what`` names it in errors. Raises UsageError without a section learning, or for
+    a text that is no time.
     """
     learning_of(plant)
-    request = relearn_request(plant, since, "since")
-    if by is not None:
-        request = msgspec.structs.replace(request, detail=f"asked for on the page by {by}")
-    post_request(registry_of(plant), name, request)
-    return f"model {name}: asked for {request_text(request)}; a running monitor takes it on"
+    now_us = plant.clock.now_us()
+    since_us = None if since is None else parse_time_us(since, now_us, what)
+    return Request(
+        request_id=uuid4().hex,
+        action="retrain" if since_us is None else "relearn",
+        model=name,
+        since=None if since_us is None else from_us(since_us),
+        by=by,
+        note=note,
+        created_at=from_us(now_us),
+    )
 
 
-def trainings_of(registry: Registry, name: str) -> dict[str, str]:
+def ask_to_relearn(plant: Plant, name: str, since: str, *, by: str) -> str:
+    """Ask the learner to relearn the model ``name``, for a person on the page; return what happens next, for people.
+
+    Raises UsageError without a section learning or for a text that is no time, and if the message cannot be written
+    PluginError, ConfigError, OutputError.
+    """
+    request = training_request(plant, name, since, what="since", by=by, note="asked for on the page")
+    asyncio.run(send_feedback(plant, [request]))
+    return f"model {name}: asked for; the learner takes it on"
+
+
+def asked_trainings(plant: Plant, name: str, training: TrainingStatus) -> list[TrainingRequest]:
+    """Return the requests that the learner has read and not begun; none if its store is on another machine.
+
+    ``training``: the status of the model. A request whose training has ended stays in the store until the next one.
+    """
+    begun = {None if training.request is None else training.request.id}
+    begun.add(None if training.last is None else training.last.request.id)
+    with suppress(StoreError):
+        if name in stored_models(plant):
+            return [each for each in open_store(plant, name).requests() if each.id not in begun]
+    return []
+
+
+def trainings_of(plant: Plant, name: str) -> dict[str, str]:
     """Return in words the running training, those asked for, and the last one. Raises RegistryError."""
-    training = read_status(registry, name)
-    asked = "; ".join(map(request_text, posted_requests(registry, name).values()))
+    training = read_status(registry_of(plant), name)
     found = {"Training": training_text(training)}
-    if asked:
-        found["Asked for"] = f"{asked}; a running monitor takes it on"
+    if asked := asked_trainings(plant, name, training):
+        found["Asked for"] = f"{'; '.join(map(request_text, asked))}; the learner takes it on"
     if training.last is not None:
         found["Last training"] = ended_text(training.last, training.last_ended_us)
     return found
@@ -77,7 +96,7 @@ def training_text(training: TrainingStatus) -> str:
         return "none is running"
     what = request_text(training.request) if training.request is not None else "it"
     if training.state == "interrupted":
-        return f"{what} was interrupted and resumes with a running monitor"
+        return f"{what} was interrupted and resumes with the learner"
     since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
     where = f"process {training.pid} on {training.host}"
     return f"{what}: {progress_text(training)}{since} ({where})"

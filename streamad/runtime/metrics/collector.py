@@ -136,6 +136,21 @@ class WorkerCollector(Collector):
             yield "other", ordered[_MOST_PARTITIONS:]
 
 
+class LearnerCollector(Collector):
+    """Yields the metrics of a learner that no worker has started; ``events``: emitted so far, by kind."""
+
+    def __init__(self, counters: Mapping[str, LearningCounters], events: Mapping[str, int]) -> None:
+        self._counters = counters
+        self._events = events
+        self._process = ProcessCollector(registry=None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        yield from _of_learning(self._counters)
+        yield _counter("events", "Events for the operator.", ("kind",), _by(self._events, EVENT_KINDS))
+        yield from self._process.collect()
+
+
 def _of_counters(counters: Counters, events: Mapping[str, int], models: Sequence[ServedModel]) -> Iterator[Metric]:
     for name, said, value in (
         ("records_read", "Records read.", counters.records),
@@ -181,17 +196,21 @@ def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric
     yield _gauge("false_alarm_rate_configured_ratio", said, ("model",), rates)
     n_calibration = {(name,): each.n_calibration for name, each in ours.items() if each.n_calibration is not None}
     yield _gauge("calibration_sequences", "Sequences that calibrate the model in service.", ("model",), n_calibration)
-    learning = {name: of for name, of in counters.learning.items() if isinstance(of, LearningCounters)}
+    yield from _of_learning({name: of.learned for name, of in counters.learning.items() if of.learned is not None})
+
+
+def _of_learning(learning: Mapping[str, LearningCounters]) -> Iterator[Metric]:
+    """Yield the metrics of what was learned, by model; none if nothing is known of any."""
     if not learning:
         return
-    shares = (("accepted", "accepted"), ("reserve", "reserved"), ("aside", "aside"), ("unkept", "unkept"))
+    shares = (("accepted", "accepted"), ("reserve", "reserved"), ("aside", "aside"))
     kept = {(name, share): getattr(of, field) for name, of in learning.items() for share, field in shares}
     yield _counter("inliers", "Sequences written to the inlier store, by share.", ("model", "share"), kept)
     drifts = {(name,): of.drifts for name, of in learning.items()}
     yield _counter("drifts", "Drifts of the scores.", ("model",), drifts)
     outcomes = (("promoted", "promotions"), ("not_promoted", "not_promoted"), ("failed", "failed"))
     ended = {(name, outcome): getattr(of, field) for name, of in learning.items() for outcome, field in outcomes}
-    yield _counter("trainings", "Finished trainings of this worker.", ("model", "outcome"), ended)
+    yield _counter("trainings", "Finished trainings.", ("model", "outcome"), ended)
 
 
 def _by(counts: Mapping[str, int], known: Sequence[str]) -> dict[tuple[str, ...], float]:

@@ -99,7 +99,7 @@ def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) 
     return {
         "in_service": f"Model {acted_on} {current} is now in service; {loaded}.",
         "declined": f"The version of {acted_on} is declined: the same marks make no other one.",
-        "asked": f"The training of {acted_on} is asked for; a running monitor takes it on.",
+        "asked": f"The training of {acted_on} is asked for; the learner takes it on.",
     }.get(said)
 
 

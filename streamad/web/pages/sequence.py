@@ -19,8 +19,7 @@ from streamad.web.rendering import rendered
 from streamad.web.store.view import SeenSequence
 
 _SAID: Final = {
-    "sent": "It is written down, and counts once a running monitor has read it.",
-    "stored": "It is written down, and counts now.",
+    "sent": "It is written down, and counts once the learner has read it.",
 }
 _MOST_POINTS = 40
 

@@ -14,8 +14,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import versions_of
+from streamad.learn.serving.models import explainer_for
 from streamad.partition_progress import Progress
 from streamad.plant import Plant
 from streamad.plugins import ConnectorContext

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 
 from streamad.messages import SHARES
 from tests.integration.kafka.test_learning_workers import LEARNING, STOP_S, messages, of, until
-from tests.support.kafka.broker import Broker, create_topics
+from tests.support.kafka.broker import Broker, admin_of, create_topics
 from tests.support.kafka.faults import KafkaPlants
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.kafka.workers import ForkServer, Worker
@@ -124,3 +126,38 @@ async def test_a_mark_reaches_the_learner_by_its_topic_and_once(plant: KafkaPlan
     assert known.registry.versions(NAME) == ("0001",)
     worker.send(signal.SIGTERM)
     assert await worker.wait(STOP_S) == 0
+
+
+async def test_windows_that_were_deleted_before_they_were_learned_are_an_event(
+    plant: KafkaPlant, tmp_path: Path
+) -> None:
+    worker, source = plant.start("w1"), LearningPlant(tmp_path / "messages")
+
+    async def judged(numbers: range) -> None:
+        await plant.feed(messages(source, numbers))
+
+        async def are_judged() -> bool:
+            return len(await of(plant, "verdicts")) >= numbers.stop
+
+        await until(plant, are_judged)
+        worker.send(signal.SIGTERM)
+        assert await worker.wait(STOP_S) == 0
+
+    await judged(range(30))
+    done = await asyncio.to_thread(plant.streamad, "learn", "--present")
+    assert done.returncode == 0, done.stderr
+    worker = plant.start("w1")
+    await judged(range(30, 60))
+    topic = plant.output("windows")
+    async with admin_of(plant.bootstrap) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
+    done = await asyncio.to_thread(plant.streamad, "learn", "--present")
+    assert done.returncode == 0, done.stderr
+    events = await of(plant, "events")
+    told = next((event["message"] for event in events if event["kind"] == "window_skipped"), f"no event: {events}")
+    assert "messages were deleted before they were read" in told
+    assert f"{topic}-0, before offset" in told
+    left = {sequence for sequence, _ in (await committed(plant)).values()}
+    assert len(left) < 60
+    known = {sequence for sequence, _ in stored(plant).values()}
+    assert known == left | {f"B-{number}" for number in range(30)}

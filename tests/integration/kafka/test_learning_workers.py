@@ -32,14 +32,13 @@ LEARNING: dict[str, Any] = {
     "min_training": 20,
     "reserve": 0.4,
     "schedule": None,
-    "flush_interval": "200ms",
     "drift": {"enabled": False},
 }
 
 
 @pytest.fixture
 async def plant(kafka: Broker, tmp_path: Path) -> AsyncIterator[KafkaPlant]:
-    """A plant without a model, whose workers learn; what a failing test leaves behind is ended."""
+    """A plant without a model, whose workers start a learner; what a failing test leaves behind is ended."""
     plants = KafkaPlants(tmp_path)
     try:
         plant = await plants.make(
@@ -51,7 +50,7 @@ async def plant(kafka: Broker, tmp_path: Path) -> AsyncIterator[KafkaPlant]:
             learning=LEARNING,
             sinks={"events": "kafka:///events-of-this-test"},
         )
-        plant.sections["sinks"] = {"events": f"kafka:///{plant.output('events')}"}
+        plant.sections["sinks"] = {role: f"kafka:///{plant.output(role)}" for role in ("events", "windows")}
         plant.write_config()
         await create_topics(kafka.bootstrap, {plant.output("events"): 1})
         shutil.rmtree(plant.folder / "registry")
@@ -85,7 +84,7 @@ async def until(plant: KafkaPlant, is_so: Callable[[], Any]) -> None:
         await asyncio.sleep(0.2)
 
 
-async def test_two_workers_learn_one_model_and_both_take_it(plant: KafkaPlant, tmp_path: Path) -> None:
+async def test_two_workers_start_one_learner_and_both_take_its_model(plant: KafkaPlant, tmp_path: Path) -> None:
     source = LearningPlant(tmp_path / "messages")
     workers = [plant.start("w1"), plant.start("w2")]
     for worker in workers:

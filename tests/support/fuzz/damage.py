@@ -59,7 +59,7 @@ def _damages_of(path: Path) -> list[Callable[[bytes, random.Random], bytes]]:
         found += [_members] * 6
     elif name.endswith(".npy"):
         found += [odd_npy] * 4
-    elif name in {"CURRENT", "lease"}:
+    elif name in {"CURRENT"}:
         found += [_word] * 4
     return found
 

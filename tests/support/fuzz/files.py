@@ -75,6 +75,7 @@ _TAIL = (
     "alerts tail --group g --limit 1",
     "run -q",
 )
+_MARKING = ("inliers veto b2f4c9", "feedback --alert b2f4c9 --confirmed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,6 @@ class Role:
     name: str
     pattern: str
     commands: tuple[str, ...]
-    moved_to: str = ""
-    """Its place while they run, if it differs: in its place in the plant every command would read it."""
 
 
 ROLES = (
@@ -116,13 +115,11 @@ ROLES = (
         "registry/default/training/**/*",
         ("models status", "run -q", "models status --json", "models list"),
     ),
-    Role("request", "spare/request.json", ("run -q", "models status"), "registry/default/training/requests/a.json"),
-    Role("lease", "spare/lease", ("models status", "models list"), "registry/default/training/lease"),
-    Role("store", "inliers/**/*.npz", _STORE),
-    Role("marks", "inliers/**/*.json", _STORE),
+    Role("learner", "inliers/learner.json", ("run -q", "learn --present", "models status")),
+    Role("store", "inliers/inliers.sqlite3", _STORE),
     Role("checkpoint", "checkpoint/*.json", _STATE),
     Role("start", "checkpoint/start.json", _STATE),
-    Role("outputs", "out/*.jsonl", (*_TAIL, "inliers veto b2f4c9", "feedback --alert b2f4c9 --confirmed")),
+    Role("outputs", "out/*.jsonl", (*_TAIL, "learn --present", *_MARKING)),
     Role("resume", "resumed/**/*.resume", ("train --config resumed.yaml",)),
     Role("fold", "resumed/**/*.terms", ("train --config resumed.yaml",)),
 )
@@ -137,10 +134,7 @@ def run_file(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tup
         raise RuntimeError(f"the fuzzer's plant has no file {role.pattern}")
     path = rng.choice(files)
     damage_file(path, rng)
-    if role.moved_to and path.exists():
-        path = path.rename(place / role.moved_to)
     for _ in range(rng.choice([1, 1, 1, 1, 2])):
         words = rng.choice(role.commands).replace("{file}", str(path.relative_to(place))).split()
-        # The tail of alerts has no end, and the training that a request starts takes as long as the machine is busy.
-        stop_after_s = 1.5 if "tail" in words else 10.0 if role.name == "request" else None
+        stop_after_s = 1.5 if "tail" in words else None  # it has no end
         yield words, broken(call(words, place, stop_after_s=stop_after_s), words)

@@ -20,7 +20,8 @@ import yaml
 
 from streamad.commands.train import FitsShown
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed
 from streamad.learn.trainer.status import TrainingStatus
 from tests.support.fuzz.calling import Answer, call
 
@@ -197,14 +198,11 @@ def _write_parquet(path: Path, rows: Sequence[Sequence[Any]]) -> None:
 def _write_training_state(folder: Path) -> None:
     registry = Registry(folder / "registry")
     request = TrainingRequest(reason="command", requested_us=START_S * 1_000_000, detail="by hand")
-    (folder / "spare").mkdir()
-    (folder / "spare" / "request.json").write_bytes(msgspec.json.encode(request))
     failed = TrainingFailed(model="default", error="not enough sequences", request=request)
     status = TrainingStatus(request=request, last=failed, last_started_us=1, last_ended_us=2)
     training = registry.training_folder("default")
-    (training / "requests").mkdir(parents=True, exist_ok=True)
+    training.mkdir(parents=True, exist_ok=True)
     (training / "status.json").write_bytes(msgspec.json.encode(status))
-    (folder / "spare" / "lease").write_bytes(b"00000000000000000007fuzz:1:abc")
 
 
 def _interrupt_training(folder: Path) -> None:

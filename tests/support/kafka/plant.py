@@ -25,8 +25,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import versions_of
+from streamad.learn.serving.models import explainer_for
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.verdicts import alert_id
-from streamad.learn.store.database import InlierDatabase
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import StoredSequence, WindowForm
-from streamad.learn.store.shards import Form
+from streamad.learn.store.records import StoredSequence
 from streamad.messages import SHARES, Share, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
@@ -23,7 +21,6 @@ from streamad.types import ChannelSpec, Position, Window, from_us
 CHANNELS = (ChannelSpec("temp_c", "degC"), ChannelSpec("flow"))
 C, L = 2, 6
 WINDOW = WindowSettings(length=L)
-FORM = Form(channels=CHANNELS, window=WindowForm.of(WINDOW))
 START_US = 1_767_225_600_000_000  # where a ManualClock begins
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -71,41 +68,14 @@ def judged_as(
 def store_of(
     base: Path,
     *,
-    url: str = "inliers",
     model: str = "default",
     channels: tuple[ChannelSpec, ...] = CHANNELS,
     window: WindowSettings = WINDOW,
     clock: Clock | None = None,
-    opened: bool = True,
     **learning: Any,
 ) -> InlierStore:
-    """A store in ``base``, opened; its clock stands late enough that no sequence is of the future."""
-    store = InlierStore(
-        url,
-        model,
-        channels=channels,
-        window=window,
-        settings=LearningSettings(**{"min_training": 10, **learning}),
-        clock=clock or ManualClock(START_US + 400 * DAY_US),
-        base_dir=base,
-        writer="w",
-    )
-    if opened:
-        store.open()
-    return store
-
-
-def database_of(
-    base: Path,
-    *,
-    model: str = "default",
-    channels: tuple[ChannelSpec, ...] = CHANNELS,
-    window: WindowSettings = WINDOW,
-    clock: Clock | None = None,
-    **learning: Any,
-) -> InlierDatabase:
     """A learner's store in ``base``, opened; its clock stands late enough that no sequence is of the future."""
-    database = InlierDatabase(
+    store = InlierStore(
         base / "inliers.sqlite3",
         model,
         channels=channels,
@@ -113,8 +83,8 @@ def database_of(
         settings=LearningSettings(**{"min_training": 10, **learning}),
         clock=clock or ManualClock(START_US + 400 * DAY_US),
     )
-    database.open()
-    return database
+    store.open()
+    return store
 
 
 def add(store: InlierStore, numbers: Iterable[int], share: Share = "accepted", *, every: int = 0) -> None:
@@ -148,7 +118,3 @@ def same(first: StoredSequence, second: StoredSequence) -> bool:
         and first.window.values.dtype == second.window.values.dtype
         and np.array_equal(first.window.values, second.window.values)
     )
-
-
-def shards_of(base: Path, share: str = "accepted") -> list[Path]:
-    return sorted((base / "inliers" / "default" / share).glob("*.npz"))

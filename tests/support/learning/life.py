@@ -14,8 +14,8 @@ from streamad.learn.parts import store_for
 from streamad.learn.registry.manifest import LearningRecord, Manifest, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence
-from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence, TrainingReason, TrainingRequest
+from streamad.learn.trainer.results import TrainingOutcome
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import FitProgress
 from streamad.messages import Decision, Share

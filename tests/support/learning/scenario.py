@@ -28,7 +28,6 @@ LEARNING: dict[str, Any] = {
     "reserve": 0.4,
     "schedule": None,
     "min_interval": 0,
-    "flush_interval": "10ms",
     "max_accepted": 90,
     "max_reserve": 60,
     "max_aside": 40,
@@ -92,7 +91,11 @@ class Scenario:
                 self._mark()
             if number == _RELEARN_AFTER:
                 since = from_us(START_US + 60_000_000 * (self.n - 140)).isoformat()
-                self.streamad("models", "relearn", "--since", since)
+                if self._process == "elsewhere":
+                    self.streamad("models", "relearn", "--since", since, "--request")
+                    self.streamad("learn", "--present")
+                else:
+                    self.streamad("models", "relearn", "--since", since)
         return found
 
     def record(self, n: int, levels: dict[int, float]) -> None:

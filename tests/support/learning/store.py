@@ -10,25 +10,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers
-from streamad.learn.live.live_learning import LiveLearning
 from streamad.learn.parts import registry_of, store_for, versions_of
+from streamad.learn.process.service import PlantLearner
+from streamad.learn.process.state import state_file
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
+from streamad.learn.serving.serving import Serving
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import Event, Role, Share, Verdict
 from streamad.plant import Plant
-from streamad.ports import Clock, Source
+from streamad.ports import Clock, Source, StoredMessage
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.events import EventLog
-from streamad.telemetry.metrics import LearningCounters
+from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSink
 from streamad.types import Record, RecordBatch, WindowSet
 from tests.support.kafka.child import PLUGINS
@@ -117,25 +120,44 @@ class LearningPlant:
         return {one.sequence for one in self.store(name).read(share)}
 
 
+class Committed(ListSink):
+    """A sink of windows whose records a learner takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_taken = 0
+
+    def new(self) -> list[StoredMessage]:
+        """Return what was committed and not taken."""
+        return [StoredMessage(msgspec.json.encode(each.message), "windows") for each in self.records[self.n_taken :]]
+
+
 @dataclass
 class LearningRun:
-    """A pipeline that learns, while it runs, and what has come out so far."""
+    """A pipeline and a learner of what it commits, while both run, and what has come out so far."""
 
     plant: LearningPlant
     pipeline: Pipeline
-    learning: LiveLearning
+    serving: Serving
+    learner: PlantLearner
     batchers: Batchers
     task: asyncio.Task[None]
     sinks: dict[Role, ListSink]
+    windows: Committed
     judged: list[JudgedSequence] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def of_kind(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
 
     @property
-    def counters(self) -> Mapping[str, LearningCounters]:
-        return self.learning.counters
+    def counters(self) -> Mapping[str, ServedCounters]:
+        return self.serving.counters
+
+    def learned(self, name: str = NAME) -> LearningCounters:
+        """What the learner counts of a model."""
+        return self.learner.counters.setdefault(name, LearningCounters())
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -145,10 +167,20 @@ class LearningRun:
         """The committed messages of a role."""
         return [record.message for record in self.sinks[role].records]
 
+    async def learn(self) -> None:
+        """Let the learner take what is committed, and start what is due."""
+        async with self.turn:  # one turn after the other
+            if batch := self.windows.new():
+                await self.learner.take(batch)
+                self.windows.n_taken += len(batch)
+            await self.learner.turn()
+
     async def end(self) -> None:
         """Wait for the end of the source, then for what is to be trained, as ``streamad run`` does."""
         await self.task
-        await self.learning.close(wait=True)
+        await self.learn()
+        await self.learner.train_to_the_end()
+        await self.serving.close(wait=True)
         await self.pipeline.commit_events()
 
 
@@ -156,19 +188,19 @@ class LearningRun:
 async def learning_run(
     plant: LearningPlant, source: Source, *, clock: Clock | None = None
 ) -> AsyncIterator[LearningRun]:
-    """Run the plant on ``source``; what was not ended in the block is ended after it."""
+    """Run the plant on ``source``, a learner beside it; what was not ended in the block is ended after it."""
     clock = clock or SystemClock()
-    sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
+    windows = Committed()
+    sinks: dict[Role, ListSink] = {**{role: ListSink() for role in ROLES}, "windows": windows}
     events: list[Event] = []
     judged: list[JudgedSequence] = []
+    of_plant = Plant(plant.settings, plant.folder, clock)
     log = EventLog(plant.settings.name, clock, events.append)
-    learning = LiveLearning(Plant(plant.settings, plant.folder, clock), log)
-
-    def on_judged(one: JudgedSequence, _: int) -> None:
-        judged.append(one)
-        learning.judged(one)
-
-    batchers = await learning.begin()
+    state = state_file(of_plant)
+    serving = Serving(of_plant, log, state=state)
+    learner = PlantLearner(of_plant, log.emit, state)
+    batchers = await serving.begin()
+    await learner.open()
     pipeline = Pipeline(
         plant.settings,
         source,
@@ -177,16 +209,36 @@ async def learning_run(
         clock,
         explainer=None,
         with_verdicts=True,
-        on_judged=on_judged,
+        with_windows=True,
+        on_judged=lambda one, _: judged.append(one),
         events=log,
     )
     task = asyncio.create_task(pipeline.run())
+    run = LearningRun(plant, pipeline, serving, learner, batchers, task, sinks, windows, judged, events)
+
+    async def learn() -> None:
+        while True:
+            await run.learn()
+            await asyncio.sleep(0.02)
+
+    learning = asyncio.create_task(learn())
+    run_end = run.end
+
+    async def end() -> None:
+        await task
+        learning.cancel()
+        await asyncio.gather(learning, return_exceptions=True)
+        await run_end()
+
+    run.end = end  # type: ignore[method-assign]
     try:
-        yield LearningRun(plant, pipeline, learning, batchers, task, sinks, judged, events)
+        yield run
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await learning.close(wait=False)
+        for each in (task, learning):
+            each.cancel()
+        await asyncio.gather(task, learning, return_exceptions=True)
+        await learner.close()
+        await serving.close(wait=False)
         await batchers.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import yaml
 
 from streamad.commands.shared.plants import load_plant
 from streamad.learn.parts import detector_for, registry_of, store_for
+from streamad.learn.process.service import PlantLearner
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import StoredSequence
-from streamad.learn.trainer.requests import TrainingRequest
+from streamad.learn.store.records import StoredSequence, TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
 from streamad.messages import Share
 from streamad.system.clock import SystemClock
@@ -82,6 +83,26 @@ def add(config: Path, shares: dict[Share, list[StoredSequence]], model: str = "d
         for one in sequences:
             assert store.offer(one, share)
     store.flush()
+    store.close()
+
+
+def learn(config: Path, *, trains: bool = False) -> list[tuple[str, str]]:
+    """Let a learner read what was committed, marked and asked for until now; return its events.
+
+    ``trains``: it also does the trainings that are due by then.
+    """
+    events: list[tuple[str, str]] = []
+    asyncio.run(_learn(config, trains, events))
+    return events
+
+
+async def _learn(config: Path, trains: bool, events: list[tuple[str, str]]) -> None:
+    learner = PlantLearner(load_plant(config), lambda kind, text, **_: events.append((kind, text)), trains=trains)
+    learner.finish()
+    try:
+        await learner.run()
+    finally:
+        await learner.close()
 
 
 def registry_at(config: Path) -> Registry:

@@ -9,32 +9,30 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import numpy as np
 
-from streamad.learn.parts import registry_of
+from streamad.learn.parts import registry_of, store_for
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.store.records import StoredSequence, TrainingReason, TrainingRequest
+from streamad.learn.trainer import trainings as trainings_module
 from streamad.learn.trainer.child import Child
-from streamad.learn.trainer.lease import LeaseTimes
-from streamad.learn.trainer.requests import (
-    TrainingOutcome,
-    TrainingReason,
-    TrainingRequest,
-    TrainingResult,
-    post_request,
-)
+from streamad.learn.trainer.results import TrainingOutcome, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.learn.trainer.trainings import Need, Trainings
 from streamad.plant import Plant
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import LearningCounters
 from streamad.types import Window
 from tests.support.forks import fork_server_context
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
@@ -42,7 +40,6 @@ from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
 PLUGINS = Path(__file__).parents[1] / "plugins"
 MODEL = "default"
 END_S = 180.0  # a training has only the time that nobody else wants
-TIMES = LeaseTimes(renew_s=0.05, stopped_after_s=3.0, poll_s=0.02)
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "7"}
 COMMAND = (sys.executable, "-c", "from streamad.learn.trainer.__main__ import serve; serve()")
 """The trainer at the priority of the tests: at the lowest, tests on a busy machine would wait for minutes."""
@@ -61,7 +58,14 @@ class TrainingPlant:
         self.settings: Settings = settings_of(
             model={"detector": "paced", "options": paced, "device": "cpu", "references": []},
             alerts={"false_alarm_rate": 0.1},
-            learning={"min_training": 20, "first_training": 40, "reserve": 0.4, **learning},
+            learning={
+                "min_training": 20,
+                "first_training": 40,
+                "reserve": 0.4,
+                "schedule": None,
+                "on_drift": False,
+                **learning,
+            },
         )
 
     @property
@@ -81,19 +85,7 @@ class TrainingPlant:
 
     def fill(self, accepted: int = 80, reserve: int = 80) -> None:
         """Put sequences into the store that no model has judged, all of them normal."""
-        learning = self.settings.learning
-        assert learning is not None
-        clock = SystemClock()
-        store = InlierStore(
-            learning.store,
-            MODEL,
-            channels=self.settings.channel_specs,
-            window=self.settings.window,
-            settings=learning,
-            clock=clock,
-            base_dir=self.folder,
-        )
-        store.open()
+        clock, store = SystemClock(), self.store()
         rng = np.random.default_rng(0)
         for number in range(accepted + reserve):
             values = rng.normal(1.0, 0.2, (len(CHANNELS), L)).astype(np.float32)
@@ -110,20 +102,53 @@ class TrainingPlant:
         entries = [json.loads(line) for line in lines]
         return [entry for entry in entries if what in (None, entry["what"])]
 
+    def store(self) -> InlierStore:
+        """The opened store."""
+        store = store_for(self.plant, MODEL)
+        store.open()
+        return store
+
     def post(self, reason: TrainingReason = "command") -> TrainingRequest:
         """Ask for a training as an operator does."""
-        request = TrainingRequest(reason=reason, requested_us=SystemClock().now_us())
-        post_request(self.registry, MODEL, request)
+        request = TrainingRequest(id=uuid4().hex, reason=reason, requested_us=SystemClock().now_us())
+        self.store().ask(request)
         return request
 
-    def child(self, on_end: Callable[[TrainingResult], None], clock: Clock | None = None, **options: Any) -> Child:
-        """A worker's Child in this process."""
+    def trainings(
+        self,
+        on_end: Callable[[TrainingResult], None],
+        thread: Executor,
+        *,
+        clock: Clock | None = None,
+        turns: asyncio.Semaphore | None = None,
+        command: Sequence[str] = COMMAND,
+        grace_s: float = 10.0,
+    ) -> Trainings:
+        """The trainings of a learner in this process; ``on_end`` gets their results."""
         plant = Plant(self.settings, self.folder, clock or SystemClock())
-        return Child(plant, MODEL, on_end, **{"times": TIMES, "command": COMMAND, **options})
+        trainings = Trainings(
+            MODEL,
+            plant,
+            self.registry,
+            store=store_for(plant, MODEL),
+            thread=thread,
+            emit=lambda *_, **__: None,
+            counters=LearningCounters(),
+            turns=turns or asyncio.Semaphore(1),
+        )
+        trainings._child = Child(plant, MODEL, grace_s=grace_s, command=command)  # noqa: SLF001 - at the tests' priority
+        record = trainings.ended
+
+        def ended(result: TrainingResult) -> None:
+            record(result)
+            on_end(result)
+
+        trainings.ended = ended  # type: ignore[method-assign]
+        return trainings
 
     @contextmanager
     def worker(self) -> Iterator[WorkerProcess]:
-        """A worker in a process of its own, ended with the block."""
+        """A learner's trainings in a process of their own, ended with the block."""
         (self.folder / "settings.pickle").write_bytes(pickle.dumps(self.settings))
         worker = WorkerProcess(self.folder)
         try:
@@ -133,7 +158,7 @@ class TrainingPlant:
 
 
 class WorkerProcess:
-    """A worker that starts whatever waits, again and again; ``results`` holds what it printed."""
+    """Trainings that start whatever waits, again and again; ``results`` holds what they printed."""
 
     def __init__(self, folder: Path) -> None:
         self._out = folder / f"worker-{time.monotonic_ns()}"
@@ -185,14 +210,15 @@ async def _work(folder: Path) -> None:
     def emit(result: TrainingResult) -> None:
         print(msgspec.json.encode(result).decode(), flush=True)
 
-    plant = Plant(settings, folder, SystemClock())
-    child = Child(plant, MODEL, emit, times=TIMES, retry_s=0.05, command=COMMAND)
-    tests = multiprocessing.parent_process()
-    assert tests is not None
-    asyncio.get_running_loop().add_reader(tests.sentinel, ended.set)
-    while not ended.is_set():
-        request = child.waiting()
-        if request is not None:
-            child.start(request)
-        await asyncio.sleep(0.01)
-    await child.close()
+    trainings_module._RETRY_US = 50_000  # noqa: SLF001 - the tests' patience
+    plant = TrainingPlant(folder)
+    plant.settings = settings
+    with ThreadPoolExecutor(1) as thread:
+        trainings = plant.trainings(emit, thread)
+        tests = multiprocessing.parent_process()
+        assert tests is not None
+        asyncio.get_running_loop().add_reader(tests.sentinel, ended.set)
+        while not ended.is_set():
+            await trainings.start_due(Need(0, has_model=True))
+            await asyncio.sleep(0.01)
+        await trainings.close()

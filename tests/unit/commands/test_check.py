@@ -150,6 +150,12 @@ def flat() -> list[dict[str, Any]]:
     return [{"stream": "r1", "sequence": "a", "time": 1_772_000_000 + i, "TI-1": 1.0} for i in range(9)]
 
 
+def stored_in(folder: str) -> dict[str, Any]:
+    """Return sections of a plant with a store in ``folder``, and the files that lie beside it by default elsewhere."""
+    sinks = {"alerts": "out/alerts.jsonl", "windows": "out/windows.jsonl"}
+    return {"learning": {"store": folder, "feedback": "out/marks.jsonl"}, "sinks": sinks}
+
+
 SOURCE, SEQUENCES, ALERTS = ("failed", "source"), ("warning", "sequences"), ("failed", "sinks.alerts")
 STORE, FEEDBACK = ("failed", "learning.store"), ("failed", "learning.feedback")
 BY_CHANGE = {"sequences": {"end": ["change"]}, "window": {"length": 64}}
@@ -176,8 +182,7 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"sinks": {"alerts": "plant.yaml/alerts.jsonl"}}, ALERTS, "a file"),
         (None, {"run": {"checkpoint": None}}, ("warning", "checkpoint"), ""),
         (None, {"learning": {"store": "empty.jsonl"}}, STORE, "is a file"),
-        (None, {"learning": {"store": "empty.jsonl/inliers"}}, STORE, "needs a folder there"),
-        (None, {"learning": {"store": "nonsense://bucket/inliers"}}, STORE, "cannot be opened"),
+        (None, stored_in("empty.jsonl/inliers"), STORE, "needs a folder there"),
         (None, {"learning": {"feedback": "out/alerts.jsonl"}}, FEEDBACK, "is also the file of sinks.alerts"),
         (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
         (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
@@ -187,8 +192,8 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"run": {"checkpoint": "plant.yaml"}}, ("failed", "run.checkpoint"), "is the config itself"),
         (None, {"run": {"checkpoint": "link"}}, ("failed", "run.checkpoint"), "also the folder of model.registry"),
         (None, {"model": {"registry": "."}}, ("failed", "model.registry"), "holds the config"),
-        (None, {"learning": {"store": "registry/default"}}, STORE, "lies in the folder of model.registry"),
-        (None, {"learning": {"store": "file:checkpoint"}}, STORE, "also the folder of run.checkpoint"),
+        (None, stored_in("registry/default"), STORE, "lies in the folder of model.registry"),
+        (None, {"learning": {"store": "checkpoint"}}, STORE, "also the folder of run.checkpoint"),
         (None, {"learning": {"feedback": "checkpoint/desk.jsonl"}}, FEEDBACK, "in the folder of run.checkpoint"),
         (None, {"learning": {"feedback": "stdout:"}}, FEEDBACK, "no subscription 'stdout'"),
     ],
@@ -487,7 +492,7 @@ def test_a_hint_names_the_config_that_the_command_was_given(
     assert f"streamad train --config '{config}'" in capsys.readouterr().err
 
 
-def test_the_content_of_a_store_is_printed_and_a_damaged_file_is_a_warning(tmp_path: Path) -> None:
+def test_the_content_of_a_store_is_printed_and_what_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
     config = plant_of(tmp_path, learning={"store": "inliers"})
     plant(tmp_path)
     plant_of(tmp_path, learning={"store": "inliers"}, source={"url": "in/day.jsonl"})
@@ -496,12 +501,14 @@ def test_the_content_of_a_store_is_printed_and_a_damaged_file_is_a_warning(tmp_p
     assert not (tmp_path / "inliers").exists()
     add(config, {"accepted": [sequence(n) for n in range(3)], "reserve": [sequence(3)]})
     assert f"{store} (sequences: default 4)" in check(config).stdout
-    (shard, *_) = (tmp_path / "inliers/default/accepted").iterdir()
-    shard.write_bytes(b"nonsense")
-    outcome, text = next((each["outcome"], each["message"]) for each in findings(config) if "store" in each["check"])
-    assert outcome == "warning"
-    assert "1 unusable, first: " in text
-    assert shard.name in text
+    other = plant_of(tmp_path, learning={"store": "inliers"}, source={"url": "in/day.jsonl"}, window={"length": 9})
+    (found,) = (each for each in findings(other) if each["check"] == "learning.store")
+    assert found["outcome"] == "warning"
+    assert "4 sequences of default left alone, they have other channels or windows" in found["message"]
+    (tmp_path / "inliers/inliers.sqlite3").write_bytes(b"nonsense" * 999)
+    (found,) = (each for each in findings(config) if each["check"] == "learning.store")
+    assert found["outcome"] == "failed"
+    assert "inliers.sqlite3 cannot be used: file is not a database" in found["message"]
 
 
 def about(config: Path, *checks: str) -> list[tuple[str, str]]:

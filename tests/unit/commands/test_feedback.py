@@ -16,13 +16,13 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import ConfigError, SourceError, StreamadError, UsageError
-from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.feedback import decoded_feedback, feedback_problem
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import Mark
-from streamad.messages import Feedback
+from streamad.messages import Feedback, Request
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
-from tests.support.learning.stored import add, identity, plant_of, sequence, store_of
+from tests.support.learning.stored import add, identity, learn, plant_of, sequence, store_of
 
 
 def run(config: Path, *arguments: str | Path) -> Result:
@@ -36,7 +36,15 @@ def refusal(config: Path, *arguments: str | Path, kind: type[StreamadError] = Us
 
 
 def marks(config: Path, model: str = "default") -> dict[str, Mark]:
+    """Return the marks in the store once a learner has read what was written."""
+    learn(config)
     return store_of(config, model).marks()
+
+
+def messages(config: Path, place: str = "inliers.marks.jsonl") -> list[dict[str, Any]]:
+    """Return what was written to the place of feedback, by default that beside the store."""
+    path = config.parent / place
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 @pytest.fixture
@@ -46,32 +54,35 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-# --- into the store ---
+# --- into the store, through the learner ---
 
 
 @pytest.mark.parametrize("word", ["false-alarm", "confirmed", "veto"])
-def test_feedback_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) -> None:
+def test_feedback_on_an_alert_is_a_mark_of_the_store_once_the_learner_has_read_it(config: Path, word: str) -> None:
     before_us = SystemClock().now_us()
     result = run(config, "--alert", identity(2), f"--{word}", "--note", "neuer Filter, ä", "--by", "Schicht 2")
     assert result.exit_code == 0
     assert "B-2, ended" in result.stdout
-    assert "kept in the inlier store" in result.stdout
+    assert result.stdout.splitlines()[-1] == "kept in inliers.marks.jsonl: it counts once the learner has read it"
     assert result.stderr == ""
+    assert store_of(config).marks() == {}, "the learner alone writes the store"
+    assert [message["alert_id"] for message in messages(config)] == [identity(2)]
     mark = marks(config)[identity(2)]
     assert (mark.judgement, mark.note, mark.by) == (word.replace("-", "_"), "neuer Filter, ä", "Schicht 2")
     assert before_us <= mark.at_us <= SystemClock().now_us()
 
 
-def test_the_operating_system_names_the_author_and_any_other_name_is_a_claim(
+def test_the_operating_system_names_the_author_and_in_a_file_every_name_is_a_claim(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whoever may append to the file may write any name."""
     user = pwd.getpwuid(os.getuid()).pw_name
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "chief")
     assert run(config, "--alert", identity(1), "--confirmed").exit_code == 0
     assert run(config, "--alert", identity(2), "--confirmed", "--by", "chief").exit_code == 0
     found = marks(config)
-    assert (found[identity(1)].author, found[identity(1)].by_verified) == (user, True)
+    assert (found[identity(1)].author, found[identity(1)].by_verified) == (f"{user} (claimed)", False)
     assert (found[identity(2)].author, found[identity(2)].by_verified) == ("chief (claimed)", False)
 
 
@@ -87,26 +98,25 @@ def test_a_word_is_taken_back(config: Path) -> None:
 
 
 def test_a_mark_that_is_not_there_cannot_be_taken_back(config: Path) -> None:
-    note = f"note: {identity(2)} has no mark in the store: there is none to take back"
+    why = "has no mark in the store: there is none to take back (it also takes back one that waits to be read)"
     result = run(config, "--alert", identity(2), "--withdraw")
-    assert (result.exit_code, result.stderr.splitlines()) == (0, [note])
+    assert (result.exit_code, result.stderr) == (0, f"note: {identity(2)} {why}\n")
     assert json.loads(run(config, "--alert", identity(2), "--withdraw", "--json").stdout)["nothing_to_withdraw"] == [
         identity(2)
     ]
     assert run(config, "--alert", identity(2), "--veto").exit_code == 0
+    assert marks(config)[identity(2)].judgement == "veto"
     assert run(config, "--alert", identity(2), "--withdraw").stderr == ""
     path = table(config, f"alert_id,judgement\n{identity(1)},veto\n{identity(3)},withdrawn\n")
     result = run(config, "--import", path)
-    assert result.stderr == f"note: {identity(3)} has no mark in the store: there is none to take back\n"
-    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
-    assert "one that waits to be read" in run(config, "--alert", identity(3), "--withdraw").stderr
+    assert result.stderr == f"note: {identity(3)} {why}\n"
 
 
 @pytest.mark.parametrize("by", ["", " "])
 def test_an_empty_name_is_none_given(config: Path, by: str) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
     assert run(config, "--alert", identity(1), "--veto", "--by", by).exit_code == 0
-    assert marks(config)[identity(1)].author == user
+    assert marks(config)[identity(1)].by == user
 
 
 def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
@@ -115,7 +125,7 @@ def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     assert f"no sequence {identity(7)} is stored (any more)" in result.stderr
     assert identity(7) in marks(config)
     report = json.loads(run(config, "--alert", identity(7), "--veto", "--json").stdout)
-    assert report.items() >= {"kept": 1, "place": "the inlier store", "without_window": [identity(7)]}.items()
+    assert report.items() >= {"kept": 1, "place": "inliers.marks.jsonl", "without_window": [identity(7)]}.items()
     assert report["overridden"] == []
 
 
@@ -127,7 +137,7 @@ def test_several_alerts_and_the_beginning_of_an_id(tmp_path: Path) -> None:
     assert set(marks(config)) == set(ids)
     before = set(store_of(config).marks().items())
     assert "abcde is too short: give at least six characters" in refusal(config, "--alert", "abcde", "--veto")
-    assert "no stored id begins with abcdeb (" in refusal(config, "--alert", "abcdeb", "--veto")
+    assert "no stored id begins with abcdeb: give the whole id" in refusal(config, "--alert", "abcdeb", "--veto")
     add(config, {"accepted": [sequence(3, id="abcdef" + identity(3)[6:])]})
     assert "2 stored ids begin with abcdef: give more" in refusal(config, "--alert", "abcdef", "--veto")
     assert set(store_of(config).marks().items()) == before
@@ -192,7 +202,6 @@ def test_without_learning_feedback_is_refused(tmp_path: Path) -> None:
 
 def test_feedback_goes_to_the_model_that_holds_the_sequence_or_to_all(tmp_path: Path) -> None:
     config = plant_of(tmp_path, models={"field": "recipe"})
-    assert "no model has stored anything yet" in refusal(config, "--alert", identity(1), "--veto")
     add(config, {"accepted": [sequence(1)]}, "default.A")
     add(config, {"accepted": [sequence(2)]}, "default.B")
     assert run(config, "--alert", identity(2), "--false-alarm").exit_code == 0
@@ -203,36 +212,42 @@ def test_feedback_goes_to_the_model_that_holds_the_sequence_or_to_all(tmp_path: 
     assert identity(8) in marks(config, "default.A").keys() - marks(config, "default.B").keys()
 
 
+def test_feedback_before_the_first_model_waits_for_it(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, models={"field": "recipe"})
+    result = run(config, "--alert", identity(1), "--veto")
+    assert (result.exit_code, result.stderr) == (0, ""), "nobody knows what is stored"
+    learn(config)
+    add(config, {"accepted": [sequence(1)]}, "default.A")
+    assert {id_: mark.judgement for id_, mark in marks(config, "default.A").items()} == {identity(1): "veto"}
+
+
 # --- to a topic or file ---
 
-
-def messages(config: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (config.parent / "desk/feedback.jsonl").read_text().splitlines()]
+DESK = "desk/feedback.jsonl"
 
 
 def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
-    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    plant_of(config.parent, learning={"feedback": DESK})
     result = run(config, "--alert", identity(2), "--false-alarm", "--by", "Jo")
-    assert "kept in desk/feedback.jsonl" in result.stdout
-    (message,) = messages(config)
+    assert f"kept in {DESK}" in result.stdout
+    (message,) = messages(config, DESK)
     assert message.items() >= {"alert_id": identity(2), "judgement": "false_alarm", "by": "Jo"}.items()
-    assert marks(config) == {}
+    assert messages(config) == []
     run(config, "--alert", identity(7), "--false-alarm")
     run(config, "--alert", identity(7), "--false-alarm", "--model", "default")
-    assert [message["model"] for message in messages(config)] == ["default", None, "default"]
+    assert [message["model"] for message in messages(config, DESK)] == ["default", None, "default"]
 
 
-def test_a_sent_mark_is_said_to_count_once_a_monitor_has_read_it(config: Path) -> None:
-    assert not json.loads(run(config, "--alert", identity(1), "--veto", "--json").stdout)["counts_once_read"]
-    assert run(config, "--alert", identity(1), "--veto").stdout.splitlines()[-1] == "kept in the inlier store"
-    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
-    result = run(config, "--alert", identity(2), "--veto")
-    last = result.stdout.splitlines()[-1]
-    assert last == "kept in desk/feedback.jsonl: it counts once a running monitor has read it"
-    result = run(config, "--alert", identity(1), "--alert", identity(2), "--veto")
-    last = result.stdout.splitlines()[-1]
-    assert last == "kept in desk/feedback.jsonl: 2 marks, which count once a running monitor has read them"
-    assert json.loads(run(config, "--alert", identity(2), "--veto", "--json").stdout)["counts_once_read"]
+def test_a_mark_counts_once_the_learner_has_read_it(config: Path) -> None:
+    plant_of(config.parent, learning={"feedback": DESK})
+    last = run(config, "--alert", identity(2), "--veto").stdout.splitlines()[-1]
+    assert last == f"kept in {DESK}: it counts once the learner has read it"
+    result = run(config, "--alert", identity(1), "--alert", identity(2), "--veto", "--json")
+    report = json.loads(result.stdout)
+    assert (report["kept"], report["place"]) == (2, DESK)
+    last = run(config, "--alert", identity(1), "--alert", identity(2), "--veto").stdout.splitlines()[-1]
+    assert last == f"kept in {DESK}: 2 marks, which count once the learner has read them"
+    assert set(marks(config)) == {identity(1), identity(2)}
 
 
 @pytest.mark.parametrize(
@@ -259,22 +274,22 @@ def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: d
 
 
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
-    config = plant_of(tmp_path, models={"field": "recipe"}, learning={"feedback": "desk/feedback.jsonl"})
+    config = plant_of(tmp_path, models={"field": "recipe"}, learning={"feedback": DESK})
     add(config, {"accepted": [sequence(1), sequence(3)]}, "default.A")
     add(config, {"accepted": [sequence(2), sequence(3)]}, "default.B")
     path = table(config, "alert_id,judgement\n" + "".join(f"{identity(n)},veto\n" for n in range(1, 5)))
     assert run(config, "--import", path).exit_code == 0
-    assert [message["model"] for message in messages(config)] == ["default.A", "default.B", None, None]
+    assert [message["model"] for message in messages(config, DESK)] == ["default.A", "default.B", None, None]
 
 
 def test_a_desk_that_cannot_read_the_store_may_still_write(tmp_path: Path) -> None:
-    config = plant_of(tmp_path, learning={"feedback": "desk/feedback.jsonl"})
+    config = plant_of(tmp_path, learning={"feedback": DESK})
     result = run(config, "--alert", identity(2), "--false-alarm")
     assert result.exit_code == 0
     assert result.stderr == ""  # nobody knows what is stored
     (tmp_path / "inliers").write_text("no folder")
     assert run(config, "--alert", identity(3), "--false-alarm").exit_code == 0
-    assert [message["alert_id"] for message in messages(config)] == [identity(2), identity(3)]
+    assert [message["alert_id"] for message in messages(config, DESK)] == [identity(2), identity(3)]
 
 
 # --- tables ---
@@ -297,7 +312,7 @@ def test_a_table_is_imported_with_the_columns_of_each_line(config: Path) -> None
     before_us = SystemClock().now_us()
     result = run(config, "--import", path, "--by", "desk")
     assert result.exit_code == 0, result.output
-    assert "kept in the inlier store: 3 marks" in result.stdout
+    assert "kept in inliers.marks.jsonl: 3 marks, which count once the learner has read them" in result.stdout
     assert result.stderr.startswith(f"note: no sequence {identity(9)} is stored")
     found = marks(config)
     at_us = round(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp() * 1e6)
@@ -402,14 +417,16 @@ def test_a_table_that_is_none_is_one_line(config: Path) -> None:
 # --- docs/learning/feedback.md ---
 
 
-def test_the_documented_table_and_message_are_understood(tmp_path: Path) -> None:
+def test_the_documented_table_and_messages_are_understood(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs/learning/feedback.md").read_text(encoding="utf-8")
     (csv_text,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
-    (message,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    message, request = map(decoded_feedback, re.findall(rb"```json\n(.*?)```", text.encode(), re.DOTALL))
     path = tmp_path / "shift.csv"
     path.write_text(csv_text, encoding="utf-8")
     rows, problems = read_feedback_csv(path, now_us=SystemClock().now_us())
     assert (len(rows), problems) == (2, [])
-    feedback = msgspec.json.decode(message, type=Feedback)
-    assert feedback_problem(feedback, SystemClock().now_us()) is None
-    assert rows[0].feedback == msgspec.structs.replace(feedback, created_at=rows[0].feedback.created_at)
+    assert [feedback_problem(each, SystemClock().now_us()) for each in (message, request)] == [None, None]
+    assert isinstance(message, Feedback)
+    assert rows[0].feedback == msgspec.structs.replace(message, created_at=rows[0].feedback.created_at)
+    assert isinstance(request, Request)
+    assert request.action == "relearn"

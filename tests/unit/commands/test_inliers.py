@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
@@ -20,11 +21,14 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.windows import Recordings, read_windows
-from streamad.errors import UsageError
+from streamad.errors import StoreError, UsageError
 from streamad.learn.store.records import Mark, StoredSequence
+from streamad.messages import Request
+from streamad.outputs.marking import current_user
 from streamad.runtime.wiring import source_for
+from streamad.system.locks import try_lock
 from streamad.types import from_us
-from tests.support.learning.stored import HOUR_US, START_US, add, identity, plant_of, sequence, store_of
+from tests.support.learning.stored import HOUR_US, START_US, add, identity, learn, plant_of, sequence, store_of
 
 
 def run(config: Path, command: str, *arguments: str | Path) -> Result:
@@ -124,18 +128,26 @@ def test_what_is_kept_for_its_mark_alone_is_counted_apart(tmp_path: Path) -> Non
     assert re.search(r"aside +20 \+ 1 marked +20 ", run(config, "list").stdout)
 
 
-@pytest.mark.parametrize(
-    ("share", "is_cut"), [("reserve", True), ("accepted", False), ("reserve", False), ("aside", False)]
-)
-def test_a_damaged_shard_is_reported_whatever_share_it_is_of(config: Path, share: str, is_cut: bool) -> None:
-    (shard,) = (config.parent / "inliers/default" / share).iterdir()
-    content = bytearray(shard.read_bytes())
-    content[300] ^= not is_cut  # within the first member: the index behind the windows stays whole
-    shard.write_bytes(content[:-7] if is_cut else content)
-    (model,) = json_of(run(config, "list", "--json"))["models"]
-    assert model["shares"][share]["count"] == 0
-    assert [shard.name in problem for problem in model["problems"]] == [True]
-    assert "not used" in run(config, "list").stderr
+def test_sequences_of_another_window_are_left_alone_and_told(config: Path) -> None:
+    other = plant_of(config.parent, window={"length": 9})
+    (model,) = json_of(run(other, "list", "--json"))["models"]
+    assert {found["count"] for found in model["shares"].values()} == {0}
+    (problem,) = model["problems"]
+    assert "11 sequences of default left alone, they have other channels or windows" in problem
+    assert "not used" in run(other, "list").stderr
+    (model,) = json_of(run(plant_of(config.parent), "list", "--json"))["models"]
+    assert (model["shares"]["accepted"]["count"], model["problems"]) == (6, [])
+
+
+@pytest.mark.parametrize("n_bytes", [0, 300])
+def test_a_damaged_store_is_one_line(config: Path, n_bytes: int) -> None:
+    path = config.parent / "inliers/inliers.sqlite3"
+    content = path.read_bytes()
+    path.write_bytes(content[:n_bytes] + b"\xff" * 5_000)
+    result = run(config, "list")
+    assert isinstance(result.exception, StoreError), result.output
+    assert str(path) in str(result.exception)
+    assert "\n" not in str(result.exception)
 
 
 def test_nothing_is_stored_yet_and_looking_makes_nothing(tmp_path: Path) -> None:
@@ -288,19 +300,24 @@ def test_an_empty_name_is_no_sequence(stream: str, name: str, empty: str, more: 
     assert set(store_of(config).marks()) == {identity(9), identity(99)}
 
 
-def test_a_veto_is_a_mark_of_the_store(config: Path) -> None:
+def test_a_veto_is_a_mark_of_the_store_once_the_learner_has_read_it(config: Path) -> None:
     assert "stored ids begin with" in refusal(config, "veto", identity(1), identity(2)[:31])  # of which one?
     assert identity(1) not in store_of(config).marks()
     result = run(config, "veto", identity(1), identity(999), "--note", "calibrating", "--by", "Jo")
     assert f"veto: {identity(999)}" in result.stdout
     assert "veto: r1 B-1, ended " in result.stdout
     assert "no window to learn from" in result.stderr
+    assert identity(1) not in store_of(config).marks(), "the learner alone writes the store"
+    written = [json.loads(line) for line in (config.parent / "inliers.marks.jsonl").read_text().splitlines()]
+    assert [(one["alert_id"], one["judgement"]) for one in written] == [(identity(1), "veto"), (identity(999), "veto")]
+    assert learn(config) == []
     mark = store_of(config).marks()[identity(1)]
     assert (mark.judgement, mark.note, mark.by) == ("veto", "calibrating", "Jo")
 
 
 def test_a_veto_by_name(config: Path) -> None:
     assert json_of(run(config, "veto", "--stream", "r1", "--sequence", "B-3", "--json"))["kept"] == 1
+    learn(config)
     assert store_of(config).marks()[identity(3)].judgement == "veto"
     assert "no stored sequence 'B-3' of stream 'r0'" in refusal(config, "veto", "--stream", "r0", "--sequence", "B-3")
     assert "go together" in refusal(config, "veto", "--sequence", "B-3")
@@ -313,13 +330,71 @@ def test_a_veto_by_name(config: Path) -> None:
 def test_a_purge_deletes_what_meets_every_condition(config: Path) -> None:
     before = from_us(START_US + 3 * HOUR_US).isoformat()
     report = json_of(run(config, "purge", "--before", before, "--share", "accepted", "--yes", "--json"))
-    assert report == {"deleted": 3, "models": {"default": 3}}
+    assert report == {"sequences": 3, "deleted": True}
     assert store_of(config).counts() == {"accepted": 3, "reserve": 3, "aside": 2}
     assert "deleted 2 sequences" in run(config, "purge", "--id", identity(6), "--id", identity(9), "-y").stdout
     assert store_of(config).counts() == {"accepted": 3, "reserve": 2, "aside": 1}
     assert not store_of(config).offer(sequence(6), "reserve")  # and it does not come back
     assert "none meets the conditions" in run(config, "purge", "--id", identity(6)).stdout
     assert "deleted 6 sequences" in run(config, "purge", "--all", "--yes").stdout
+
+
+def asked(config: Path) -> list[Request]:
+    """Return the requests in the place of feedback, in their order."""
+    place = config.parent / "inliers.marks.jsonl"
+    lines = place.read_bytes().splitlines() if place.exists() else []
+    return [msgspec.json.decode(line, type=Request) for line in lines]
+
+
+def test_while_a_learner_works_here_it_is_asked_to_purge(config: Path) -> None:
+    lock = try_lock(config.parent / "inliers/learner.lock")
+    assert lock is not None
+    before = from_us(START_US + 3 * HOUR_US)
+    words = ["--before", before.isoformat(), "--share", "accepted", "--model", "default", "--yes"]
+    assert "asked: the learner deletes them" in run(config, "purge", *words).stdout
+    report = json_of(run(config, "purge", "--id", identity(9), "--yes", "--json"))
+    assert report == {"sequences": 1, "deleted": False}
+    os.close(lock)
+    assert store_of(config).counts() == {"accepted": 6, "reserve": 3, "aside": 2}
+    first, second = asked(config)
+    assert (first.action, first.model, first.before, first.share) == ("purge", "default", before, "accepted")
+    assert (first.by, second.model, second.ids) == (current_user(), None, [identity(9)])
+    by = f"by {current_user()}"
+    assert learn(config) == [
+        ("inliers_purged", f"3 stored sequences deleted, as asked {by}"),
+        ("inliers_purged", f"1 stored sequences deleted, as asked {by}"),
+    ]
+    assert store_of(config).counts() == {"accepted": 3, "reserve": 3, "aside": 1}
+
+
+def test_a_learner_elsewhere_is_asked_to_purge_and_nothing_is_deleted_here(config: Path) -> None:
+    plant_of(config.parent, learning={"process": "elsewhere"})
+    assert json_of(run(config, "purge", "--all", "--yes", "--json")) == {"sequences": 11, "deleted": False}
+    assert sum(store_of(config).counts().values()) == 11
+    assert [request.action for request in asked(config)] == ["purge"]
+    report = json_of(run(config, "purge", "--id", identity(77), "--json"))
+    assert report == {"sequences": 0, "deleted": True}, "nothing here meets the condition"
+    assert len(asked(config)) == 1
+
+
+def test_a_store_that_is_not_on_this_machine_is_purged_on_its_own(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning={"process": "elsewhere"})
+    assert "the stored sequences would be deleted" in refusal(config, "purge", "--all")
+    assert "asked: the learner deletes them" in run(config, "purge", "--all", "--yes").stdout
+    assert [request.action for request in asked(config)] == ["purge"]
+    assert not (tmp_path / "inliers").exists()
+
+
+def test_a_purge_deletes_nothing_that_is_stored_later(tmp_path: Path) -> None:
+    """Before anything was stored it waited for the first model, and deleted its first sequences."""
+    config = plant_of(tmp_path)
+    assert json_of(run(config, "purge", "--all", "--yes", "--json")) == {"sequences": 0, "deleted": True}
+    add(config, {"accepted": [sequence(1)]})
+    (request,) = asked(config)
+    with (tmp_path / "inliers.marks.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(request) + b"\n")  # sent twice: it is one request, and was answered
+    learn(config)
+    assert store_of(config).counts()["accepted"] == 1
 
 
 def test_a_purge_asks_or_requires_the_option(config: Path) -> None:

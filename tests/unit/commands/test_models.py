@@ -21,16 +21,16 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from streamad.commands.models.figures import figures_table
 from streamad.commands.models.show import show_page
-from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.commands.shared.figures.certification import rounded_up
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.judge.gate import is_reserved
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence
-from streamad.learn.trainer.lease import Lease, LeaseTimes
-from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
+from streamad.messages import Request
+from streamad.outputs.marking import current_user
 from streamad.outputs.versions.training import progress_text
+from streamad.system.locks import try_lock
 from streamad.types import ChannelSpec, Window, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import (
@@ -41,6 +41,7 @@ from tests.support.learning.stored import (
     add,
     another,
     identity,
+    learn,
     plant_of,
     registry_at,
     sequence,
@@ -119,7 +120,7 @@ def test_the_status_of_a_cold_start(tmp_path: Path) -> None:
     assert (model["champion"], model["learning"], model["state"]) == (None, "8 of 20", "idle")
     assert model["store"] == {"accepted": 7, "reserve": 1, "aside": 0}
     add(config, {"accepted": [sequence(n) for n in range(10, 22)]})
-    assert "next        the first model is due when a monitor runs\n" in said(config, "status")
+    assert "next        the first model is due when the learner works\n" in said(config, "status")
 
 
 # --- training ---
@@ -161,29 +162,71 @@ def test_too_few_sequences_are_a_failure_in_one_line(tmp_path: Path) -> None:
     assert registry_at(config).versions("default") == ()
 
 
-def test_a_request_waits_for_a_running_monitor(trained: Path) -> None:
-    assert "a running monitor trains" in said(trained, "retrain", "--request")
+def sent(config: Path) -> list[Request]:
+    """Return the requests in the place of feedback, in their order."""
+    place = config.parent / "inliers.marks.jsonl"
+    lines = place.read_bytes().splitlines() if place.exists() else []
+    return [msgspec.json.decode(line, type=Request) for line in lines]
+
+
+def test_a_training_is_asked_for_by_one_message_and_done_by_the_learner(trained: Path) -> None:
+    assert "requested: the learner trains" in said(trained, "retrain", "--request")
     since = from_us(START_US).isoformat()
-    assert json_of(trained, "relearn", "--since", since, "--request")["requested"]["since_us"] == START_US
-    posted = posted_requests(registry_at(trained), "default").values()
-    assert [request.reason for request in posted] == ["command", "relearn"]
-    asked = [line for line in said(trained, "status").splitlines() if line.startswith("asked for")]
-    assert len(asked) == 2
-    assert f"relearn from {since[:10]}" in asked[1]
+    asked = json_of(trained, "relearn", "--since", since, "--request")
+    assert asked["model"] == "default"
+    assert asked["requested"].items() >= {"type": "request", "action": "relearn", "model": "default"}.items()
+    first, second = sent(trained)
+    assert (first.action, first.model, first.since, first.by) == ("retrain", "default", None, current_user())
+    assert (second.action, second.since, second.request_id) == (
+        "relearn", from_us(START_US), asked["requested"]["request_id"]
+    )  # fmt: skip
+    assert "asked for" not in said(trained, "status"), "no learner has read it"
+    assert learn(trained) == []
+    assert [request.id for request in store_of(trained).requests()] == [first.request_id, second.request_id]
+    lines = [line for line in said(trained, "status").splitlines() if line.startswith("asked for")]
+    assert len(lines) == 2
+    assert f"relearn from {since[:10]}" in lines[1]
+    assert lines[1].endswith("; the learner takes it on")
+    assert registry_at(trained).versions("default") == ("0001",)
+    kinds = [kind for kind, _ in learn(trained, trains=True)]
+    assert len([kind for kind in kinds if kind in {"model_promoted", "model_not_promoted"}]) == 2
+    assert registry_at(trained).versions("default") == ("0001", "0002", "0003")
+    assert "asked for" not in said(trained, "status")
+    assert learn(trained, trains=True) == [], "a request is answered once"
+    assert store_of(trained).requests() == []
 
 
-def test_while_another_process_trains_it_is_refused(trained: Path) -> None:
-    training = registry_at(trained).training_folder("default")
-    lease = Lease(training, LeaseTimes(renew_s=0.05))
-    lease.take(START_US)
-    with lease.renewing(lambda: None):
-        text = refusal(trained, "retrain", kind=StreamadError)
-    lease.release()
-    assert f"a training of the model already runs (pid {os.getpid()} on " in text
+def test_with_a_learner_elsewhere_nothing_is_trained_by_a_request(trained: Path) -> None:
+    settings = yaml.safe_load(trained.read_text())
+    trained.write_text(yaml.safe_dump({**settings, "learning": {**LEARNING, "process": "elsewhere"}}))
+    said(trained, "retrain", "--request")
+    assert [request.action for request in sent(trained)] == ["retrain"]
     assert registry_at(trained).versions("default") == ("0001",)
 
 
-def test_ctrl_c_ends_a_training_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_while_a_learner_works_it_trains_and_the_command_prints_its_result(trained: Path) -> None:
+    lock = try_lock(trained.parent / "inliers/learner.lock")
+    assert lock is not None
+    command = [sys.executable, "-m", "streamad", "models", "retrain", "--json", "--config", str(trained)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 180
+        while not sent(trained) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)  # another process does the work
+        learn(trained, trains=True)
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(lock)
+    assert process.returncode == 0, err
+    outcome = json.loads(out)
+    (request,) = sent(trained)
+    assert (outcome["version"], outcome["request"]["id"]) == ("0002", request.request_id)
+    assert registry_at(trained).versions("default") == ("0001", "0002")
+
+
+def test_ctrl_c_ends_a_training_and_a_learner_goes_on(tmp_path: Path) -> None:
     hold, journal = tmp_path / "hold", tmp_path / "journal"
     options = {"journal": str(journal), "hold": str(hold)}
     config = plant_of(tmp_path, learning=LEARNING, model={**MODEL, "detector": "paced", "options": options})
@@ -204,42 +247,17 @@ def test_ctrl_c_ends_a_training_and_the_same_command_goes_on(tmp_path: Path) -> 
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
-    assert "interrupted: the same command resumes from here" in err
+    assert "interrupted: the training resumes once a learner works" in err
     assert "Traceback" not in err
-    assert "was interrupted and resumes" in said(config, "status")
+    assert "was interrupted and resumes with the learner" in said(config, "status")
     hold.unlink()
-    result = run(config, "retrain")
-    assert "model default 0001: promoted" in result.stdout
-    assert "running monitors load it within 2 s" in result.stdout
-    assert all(line.startswith("model default: ") for line in result.stderr.splitlines())
+    result = CliRunner().invoke(app, ["learn", "--present", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    assert "default: 0 accepted, 0 reserved, 0 aside; 1 trainings, 1 promoted" in result.stdout
+    assert registry_at(config).versions("default") == ("0001",)
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     epochs = [line["epoch"] for line in lines if line["what"] == "epoch"]
     assert epochs[:4] == [1, 2, 3, 4], lines  # none of the interrupted fit was done again
-
-
-ASKED = TrainingRequest(reason="relearn", requested_us=START_US, since_us=START_US - HOUR_US, detail="--since 1h")
-
-
-@pytest.mark.parametrize(
-    ("state", "later_us", "since_us", "goes_on"),
-    [
-        ("interrupted", HOUR_US - 1, START_US - HOUR_US, True),
-        ("interrupted", HOUR_US, START_US - HOUR_US, False),
-        ("interrupted", 60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same marks, another time
-        ("idle", 1, START_US - HOUR_US, False),
-    ],
-)
-def test_an_interrupted_training_goes_on_within_an_hour_for_the_same_time(
-    state: Any, later_us: int, since_us: int, goes_on: bool
-) -> None:
-    status = TrainingStatus(state=state, request=ASKED, updated_us=START_US)
-    again = msgspec.structs.replace(ASKED, requested_us=START_US + later_us, since_us=since_us)
-    assert same_as_before(status, again) == (ASKED if goes_on else again)
-
-
-def test_an_interruption_prints_that_the_training_goes_on() -> None:
-    since = from_us(START_US - HOUR_US).isoformat().replace("+00:00", "Z")
-    assert how_to_resume(ASKED).endswith(f"resumes from here within an hour, with --since {since}")
 
 
 def _is_at_work(config: Path) -> bool:
@@ -623,8 +641,8 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
     )
     assert "no model yet" in said(config, "list")
     assert "no model yet" in said(config, "status")
-    for name in ("default.A", "default.B"):
-        add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()}, name)  # type: ignore[misc]
+    add(config, {"accepted": [sequence(n) for n in range(3)]}, "default.A")  # too few for a model
+    add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()}, "default.B")  # type: ignore[misc]
     assert "name one with --model: default.A, default.B" in refusal(config, "retrain")
     assert json_of(config, "retrain", "--model", "B")["model"] == "default.B"
     found = {one["model"]: one["current"] for one in json_of(config, "list")["models"]}

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from streamad.commands.shared.figures.report import RunReport, print_summary
 from streamad.commands.shared.monitor import alert_line, attribution_line, event_line
-from streamad.learn.feedback.reader import Unread
 from streamad.messages import (
     Alert,
     Attribution,
@@ -140,8 +139,9 @@ def test_an_event_names_its_model_if_there_are_several(names_model: bool, messag
     [(1, "1 drift, 1 training, 1 promotion, 1 swap"), (2, "2 drifts, 2 trainings, 2 promotions, 2 swaps")],
 )
 def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    learned = LearningCounters(drifts=n, trainings=n, promotions=n, swaps=n)
-    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(learned)}}
+    learned = LearningCounters(drifts=n, trainings=n, promotions=n)
+    served = ServedCounters(version="0002", swaps=n, learned=learned)
+    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(served)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
@@ -160,31 +160,7 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 
 
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    learned = LearningCounters(trainings=3, failed=2)
-    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(learned)}}
+    served = ServedCounters(learned=LearningCounters(trainings=3, failed=2))
+    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(served)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    ("unread", "n_malformed", "said"),
-    [
-        (None, 0, ["sequences 0"]),
-        (Unread(None, "why"), 0, ["feedback may wait for the next run (why)"]),
-        (
-            Unread(1, "why"),
-            1,
-            ["feedback 1 message waits for the next run (why)", "skipped 1 malformed feedback message"],
-        ),
-        (None, 2, ["skipped 2 malformed feedback messages"]),
-    ],
-)
-def test_the_summary_says_what_became_of_feedback(
-    unread: Unread | None, n_malformed: int, said: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    counters = {"verdicts": {}, "alerts": 0, "dead_letters": {}, "late_samples": 0}
-    report = RunReport(counters, 0.0, "default", [], [], unread=unread, malformed_feedback=n_malformed)
-    print_summary(report, 0.02)
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[-len(said) :] == said
-    assert report.as_dict()["feedback_malformed"] == n_malformed

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared import plots
-from streamad.commands.shared.plots import file_name
+from streamad.commands.shared.figures import plots
+from streamad.commands.shared.figures.plots import file_name
 from tests.support.pictures import facts_of
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.judged_plant import copied, judged_plant

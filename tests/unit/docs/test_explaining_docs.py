@@ -11,7 +11,7 @@ from streamad.commands.explain.finding import checked_id
 from streamad.commands.report.command import MOST_PICTURES, report
 from streamad.commands.report.gathering import MOST_ALERTS, MOST_EVENTS
 from streamad.commands.report.sections import DRIFT
-from streamad.commands.shared import plots
+from streamad.commands.shared.figures import plots
 from streamad.errors import UsageError
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.pictures.content import MOST_PANELS

@@ -32,7 +32,7 @@ from streamad.runtime.metrics.collector import (
 )
 from streamad.runtime.metrics.server import MetricsServer
 from streamad.settings.metrics import MetricsSettings, split_address
-from streamad.telemetry.metrics import LearningCounters
+from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, RecordBatch
 from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, until
@@ -133,7 +133,8 @@ async def test_hostile_names_become_no_labels() -> None:
 async def test_learning_is_counted_by_model_share_and_outcome() -> None:
     def learn(run: Run) -> None:
         of = LearningCounters(accepted=5, reserved=2, drifts=1, trainings=3, promotions=1, not_promoted=1, failed=1)
-        run.pipeline.counters.learning["test"] = of
+        run.pipeline.counters.learning["test"] = ServedCounters("0002", learned=of)
+        run.pipeline.counters.learning["other"] = ServedCounters("0001")  # nothing is known of what it has learned
 
     found = samples(await scraped(more=learn))
     assert found["streamad_inliers_total", (("model", "test"), ("share", "accepted"))] == 5
@@ -141,6 +142,7 @@ async def test_learning_is_counted_by_model_share_and_outcome() -> None:
     assert found["streamad_drifts_total", (("model", "test"),)] == 1
     for outcome in ("promoted", "not_promoted", "failed"):
         assert found["streamad_trainings_total", (("model", "test"), ("outcome", outcome))] == 1
+    assert {dict(labels)["model"] for name, labels in found if name == "streamad_inliers_total"} == {"test"}
 
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -149,7 +151,7 @@ DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 @pytest.mark.parametrize("path", [*(DEPLOY / "prometheus").glob("*.rules.yml"), *(DEPLOY / "grafana").glob("*.json")])
 async def test_rules_and_dashboards_use_names_that_a_worker_has(path: Path) -> None:
     def learn(run: Run) -> None:
-        run.pipeline.counters.learning["test"] = LearningCounters()
+        run.pipeline.counters.learning["test"] = ServedCounters(learned=LearningCounters())
 
     known = {name for name, _ in samples(await scraped(more=learn))} | {
         "streamad_explain_duration_seconds_bucket",  # without an explainer there are none

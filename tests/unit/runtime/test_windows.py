@@ -195,9 +195,9 @@ def in_service(version: str) -> Callable[[MicroBatcher], tuple[ModelInService, .
     return models
 
 
-async def test_where_workers_learn_only_what_people_look_at_is_written() -> None:
-    """Each worker then passes its windows on by itself, and nobody reads the others."""
-    plant = settings_of(learning={}, display={"windows": "alerts"}, sequences={"allowed_lateness": "3s"})
+async def test_without_learning_only_what_people_look_at_is_written() -> None:
+    """No record has a share, and nobody reads the others."""
+    plant = settings_of(display={"windows": "alerts"}, sequences={"allowed_lateness": "3s"})
     run = await run_pipeline(ListSource.of(recordings(1)), plant)
     windows = run.messages("windows")
     assert 0 < len(windows) < len(run.messages("verdicts")) / 2

@@ -352,10 +352,51 @@ def test_a_url_that_holds_a_password_is_refused_without_showing_it(load: Load, k
     assert "hunter2" not in problem
 
 
-def test_a_password_in_the_url_of_the_store_goes_into_the_environment(load: Load) -> None:
-    (problem,) = problems(load, MINIMAL + "learning: {store: 's3://me:hunter2@bucket/store'}\n")
-    assert "holds a password: write it without; the file system takes credentials from the environment" in problem
+@pytest.mark.parametrize(
+    "store",
+    ["s3://me:hunter2@bucket/store", "s3://bucket", "file:///store", "file:store", "zip::store.zip", "dir::/store"],
+)
+def test_a_url_of_the_store_is_refused_without_showing_a_password(load: Load, store: str) -> None:
+    (problem,) = problems(load, MINIMAL + f"learning: {{store: '{store}'}}\n")
+    assert (
+        "learning.store (line 5): is a URL, and the store is a file of the learner's machine: name a folder" in problem
+    )
     assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize("process", ["worker", "nowhere"])
+def test_the_learner_is_started_here_or_elsewhere(load: Load, process: str) -> None:
+    (problem,) = problems(load, MINIMAL + f"learning: {{process: {process}}}\n")
+    assert "learning.process (line 5): Input should be 'here' or 'elsewhere'" in problem
+    learning = load(MINIMAL + "learning: {}\n").learning
+    assert learning is not None
+    assert learning.process == "here"
+
+
+@pytest.mark.parametrize("key", ["policy: newest", "flush_interval: 10s"])
+def test_keys_of_stores_that_workers_wrote_are_unknown(load: Load, key: str) -> None:
+    (problem,) = problems(load, MINIMAL + f"learning: {{{key}}}\n")
+    assert "unknown key" in problem
+
+
+@pytest.mark.parametrize(
+    ("source", "windows"),
+    [
+        ("{url: recordings/*.jsonl}", "kept/inliers.windows.jsonl"),
+        ("{url: 'stdin:'}", "kept/inliers.windows.jsonl"),
+        ("{url: 'kafka://h:1,i:2/press'}", "kafka://h:1,i:2/streamad.line-4.windows"),
+        ("{url: 'kafka://h:1/press', options: {group: theirs}}", "kafka://h:1/theirs.windows"),
+        ("{url: 'kafka://h:1/press?group=ours'}", "kafka://h:1/ours.windows"),
+        ("{url: 'kafka://h:1/press?group=ours', options: {group: theirs}}", "kafka://h:1/ours.windows"),
+        ("{url: 'kafka://h:1/press?group=a&group=ours'}", "kafka://h:1/ours.windows"),
+    ],
+)
+def test_a_plant_that_learns_writes_windows_where_its_learner_reads_them(load: Load, source: str, windows: str) -> None:
+    text = f"name: line-4\nchannels: [{{name: a}}]\nsource: {source}\n"
+    learning = "learning: {store: kept/inliers}\n"
+    assert load(text).sinks.windows is None
+    assert load(text + learning).sinks.windows == windows
+    assert load(text + learning + "sinks: {windows: mine.jsonl}\n").sinks.windows == "mine.jsonl"
 
 
 def test_a_password_in_an_overriding_url_is_refused_without_a_word_that_environments_are_right(

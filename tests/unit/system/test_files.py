@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streamad.errors import OutputError, RegistryError
 from streamad.system import files
 from streamad.system.files import append_lines, clear_leftovers, cut_torn_line, replacing, write_atomically
-from streamad.system.locks import locked, try_lock
+from streamad.system.locks import is_locked, locked, try_lock
 from streamad.system.opening import NotRegularError, open_regular, read_state
 from tests.support.waiting import returned
 
@@ -87,10 +87,9 @@ def test_state_is_for_its_user_alone_and_other_files_as_the_umask_says(folder: P
     assert [mode_of(folder / name) for name in ("state", "output", "group")] == [0o600, 0o666, 0o640]
 
 
-def test_an_error_or_a_refusal_leaves_the_file_and_no_other(folder: Path) -> None:
+def test_an_error_leaves_the_file_and_no_other(folder: Path) -> None:
     path = folder / "a"
     write_atomically(path, b"old")
-    write_atomically(path, b"new", only_if=lambda: False)
     with pytest.raises(ZeroDivisionError), replacing(path):
         raise ZeroDivisionError
     assert path.read_bytes() == b"old"
@@ -150,6 +149,29 @@ def test_a_lock_that_is_no_file_is_refused_at_once(folder: Path) -> None:
     os.mkfifo(folder / "lock")
     with pytest.raises(NotRegularError):
         returned(lambda: try_lock(folder / "lock"))
+
+
+def test_a_lock_is_held_until_it_is_closed_and_looking_makes_and_takes_nothing(folder: Path) -> None:
+    path = folder / "lock"
+    assert not is_locked(path)
+    assert names(folder) == set()
+    held = try_lock(path)
+    assert held is not None
+    assert [is_locked(path), is_locked(path)] == [True, True]
+    os.close(held)
+    assert not is_locked(path)
+    again = try_lock(path)
+    assert again is not None, "who looked holds it"
+    os.close(again)
+
+
+def test_a_look_at_a_lock_follows_no_link_and_waits_for_no_fifo(folder: Path, victim: Path) -> None:
+    (folder / "link").symlink_to(victim)
+    with pytest.raises(OSError, match="a link is in its place"):
+        is_locked(folder / "link")
+    os.mkfifo(folder / "fifo")
+    with pytest.raises(NotRegularError):
+        returned(lambda: is_locked(folder / "fifo"))
 
 
 @pytest.mark.usefixtures("open_umask")

@@ -285,7 +285,7 @@ def test_a_mark_is_in_the_place_of_feedback_with_the_name_of_who_made_it(tmp_pat
     ]
     text = client.get(answer.headers["location"]).text
     assert "confirmed by kim" in text
-    assert "It is written down, and counts once a running monitor has read it." in text
+    assert "It is written down, and counts once the learner has read it." in text
     assert "1 confirmed" in client.get("/calibration").text
     client.post(f"/s/{ID}/mark", data={"judgement": "withdrawn"}, headers=SAME)
     assert "confirmed by kim" not in client.get(f"/s/{ID}").text

@@ -12,8 +12,10 @@ import pytest
 
 from streamad.commands.shared.plants import load_plant
 from streamad.learn.registry.manifest import PromotionDecision
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, posted_requests
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed
 from streamad.learn.trainer.status import TrainingStatus
+from streamad.messages import Request
 from streamad.types import from_us
 from streamad.web.access import Level
 from tests.support.learning.stored import (
@@ -22,9 +24,11 @@ from tests.support.learning.stored import (
     START_US,
     add,
     another,
+    learn,
     plant_of,
     registry_at,
     sequence,
+    store_of,
     train,
 )
 from tests.support.web.messages import verdict
@@ -71,6 +75,13 @@ def said(config: Path, **form: str) -> str:
         return _text(answer.text.partition("<main")[2])
     assert answer.status_code == 303
     return _text(client.get(answer.headers["location"]).text.partition('class="said"')[2].partition("</p>")[0])
+
+
+def asked(config: Path) -> list[Request]:
+    """Return the requests that were sent to the learner."""
+    place = config.parent / "inliers.marks.jsonl"
+    lines = place.read_bytes().splitlines() if place.exists() else []
+    return [msgspec.json.decode(line, type=Request) for line in lines]
 
 
 def in_service(config: Path) -> str | None:
@@ -126,7 +137,7 @@ def test_a_training_under_way_and_the_last_one_are_shown(config: Path) -> None:
     status = TrainingStatus(state="running", request=request, phase="final", epoch=3, n_epochs=9, loss=0.25, last=last)
     (training / "status.json").write_bytes(msgspec.json.encode(status))
     text = shown(config)
-    assert "Training: schedule was interrupted and resumes with a running monitor." in text  # nobody holds the lease
+    assert "Training: schedule was interrupted and resumes with the learner." in text  # nobody holds the lock
     assert "Last training: schedule: failed: too few sequences." in text
 
 
@@ -232,18 +243,27 @@ def test_a_form_that_must_not_act_changes_nothing(config: Path, form: dict[str, 
     assert "Nothing was changed" in told
     assert why in told
     assert in_service(config) == "0002"
-    assert not posted_requests(registry_at(config), "default")
+    assert not asked(config)
     assert not (config.parent / "registry" / "foreign").exists()
 
 
-def test_relearning_asks_running_monitors_as_the_command_does(config: Path) -> None:
+def test_relearning_asks_the_learner_as_the_command_does(config: Path) -> None:
     since = from_us(START_US).isoformat()
     told = said(config, act="relearn", since=since, typed="default")
-    assert "a running monitor takes it on" in told
-    (request,) = posted_requests(registry_at(config), "default").values()
-    assert (request.reason, request.since_us) == ("relearn", START_US)
+    assert "The training of default is asked for; the learner takes it on." in told
+    (request,) = asked(config)
+    assert (request.action, request.model, request.since, request.by) == (
+        "relearn",
+        "default",
+        from_us(START_US),
+        "kim",
+    )
+    assert "Asked for" not in shown(config), "the learner has not read it"
+    assert learn(config) == []
     assert f"Asked for: relearn from {since[:10]}" in shown(config)
-    assert request.detail == "asked for on the page by kim"
+    (kept,) = store_of(config).requests()
+    assert (kept.id, kept.reason, kept.since_us) == (request.request_id, "relearn", START_US)
+    assert kept.detail == "asked for on the page, by kim"
 
 
 def test_the_log_names_who_acted_and_on_what(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,7 @@ class KafkaSubscription:
         self._consumer: AIOKafkaConsumer | None = None
         self._yielded: tuple[TopicPartition, int] | None = None
         self._held: deque[tuple[TopicPartition, int]] | None = None
+        self._gaps: deque[tuple[TopicPartition, int]] = deque()
         self._seen: dict[TopicPartition, int] = {}
         self._to_commit: dict[TopicPartition, int] = {}
         self._committed_at = 0.0
@@ -80,6 +81,8 @@ class KafkaSubscription:
             while not self._is_closed:
                 self.done()
                 await self._commit_if_due(consumer)
+                while self._gaps and (self._tenure is None or self._tenure.is_held):
+                    yield self._gap(*self._gaps.popleft())
                 if self._is_ending and await self._is_through(consumer):
                     return
                 record = await self._fetch(consumer)
@@ -88,6 +91,16 @@ class KafkaSubscription:
         finally:
             if self._tenure is not None:
                 self._tenure.settled.set()
+
+    def _gap(self, partition: TopicPartition, begin: int) -> StoredMessage:
+        """Return what stands for the messages before the offset ``begin``, which nobody can read any more."""
+        if self._held is None:
+            self._yielded = partition, begin - 1
+        else:
+            self._held.append((partition, begin - 1))
+        place = f"{partition_name(partition.topic, partition.partition)}, before offset {begin}"
+        why = "messages were deleted before they were read: read more often, or raise the topic's retention"
+        return StoredMessage(b"", place, problem=why)
 
     def _may_yield(self, record: ConsumerRecord[bytes | None, bytes | None]) -> bool:
         """Return whether a record is ours to yield and new; note that it is yielded, or held."""
@@ -295,9 +308,11 @@ class KafkaSubscription:
             partition=partition_name(partition.topic, partition.partition),
             do="read more often, or raise the topic's retention",
         )
-        await self._seek(consumer, partition, "earliest")
+        if (begin := await self._seek(consumer, partition, "earliest")) is not None:
+            self._gaps.append((partition, begin))
 
-    async def _seek(self, consumer: AIOKafkaConsumer, partition: TopicPartition, where: str) -> None:
+    async def _seek(self, consumer: AIOKafkaConsumer, partition: TopicPartition, where: str) -> int | None:
+        """Move to the earliest or latest message; return its offset, None if that was not possible yet."""
         ask = consumer.beginning_offsets if where == "earliest" else consumer.end_offsets
         try:
             async with asyncio.timeout(self._client.request_timeout_s):
@@ -305,13 +320,14 @@ class KafkaSubscription:
             consumer.seek(partition, offset)
             self._seen.pop(partition, None)
         except errors.IllegalStateError:
-            return  # no longer assigned
+            return None  # no longer assigned
         except (errors.KafkaError, OSError) as error:
             await self._survive(error)  # without a position, the next fetch leads here again
-            return
+            return None
         self._begun |= consumer.assignment()
         if self._group is not None:
             self._to_commit[partition] = offset  # the beginning is a position, also if no message ever comes
+        return int(offset)
 
     async def _survive(self, error: BaseException) -> None:
         if not is_retriable(error):

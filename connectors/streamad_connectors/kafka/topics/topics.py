@@ -25,7 +25,6 @@ _Answer = TypeVar("_Answer")
 _PAUSE_S = 0.05
 _DAY_MS = 86_400_000
 _KEPT_MS: dict[Role, int] = {
-    "windows": 7 * _DAY_MS,
     "dead_letters": 14 * _DAY_MS,
     "late": 14 * _DAY_MS,
     "feedback": 90 * _DAY_MS,

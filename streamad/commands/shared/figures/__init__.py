@@ -1,1 +1,1 @@
-"""The figures of a run: its report, the labels they are compared with, and what the calibration certifies."""
+"""The figures of a run: its report, the labels they are compared with, what the calibration certifies, and plots."""

@@ -18,7 +18,6 @@ from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.scoring import ModelInService
 from streamad.judge.shift.many_alerts import ManyAlerts
-from streamad.learn.feedback.reader import Unread
 from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
 from streamad.messages import Verdict
 
@@ -36,10 +35,6 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         table.add_row("interrupted", "the figures cover the sequences judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
     _add_counters(table, report.counters)
-    if report.unread is not None:
-        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({report.unread.why})")
-    if n := report.malformed_feedback:
-        table.add_row("skipped", count(n, "malformed feedback message"))
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
@@ -61,9 +56,9 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
         table.add_row("unscorable", reasons)
     for name, of in counters.get("learning", {}).items():
         which = "" if len(counters["learning"]) == 1 else f" ({name})"
-        if "accepted" in of:
-            table.add_row(f"learned{which}", _learned(of))
-        elif of["swaps"]:  # a process of its own learns, and knows the rest
+        if (learned := of["learned"]) is not None:
+            table.add_row(f"learned{which}", _learned(learned, of["swaps"]))
+        elif of["swaps"]:  # a learner elsewhere knows the rest
             table.add_row(f"swaps{which}", str(of["swaps"]))
     for what, said in lost_texts(counters):
         table.add_row(what, said)
@@ -133,13 +128,14 @@ def lost_texts(counters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "bad values", bad_values_text(values)
 
 
-def _learned(counters: dict[str, Any]) -> str:
-    """Return the counters of one model for people: sequences stored, then events."""
+def _learned(counters: dict[str, Any], swaps: int) -> str:
+    """Return what was learned of one model for people: sequences stored, then events."""
+    counters = {**counters, "swaps": swaps}
     kept = f"{counters['accepted']} accepted, {counters['reserved']} reserved, {counters['aside']} aside"
     happened = [
         f"{counters[name]} {name if counters[name] != 1 else name.removesuffix('s')}"
         + (f" ({counters['failed']} failed)" if name == "trainings" and counters["failed"] else "")
-        for name in ("unkept", "drifts", "trainings", "promotions", "swaps")
+        for name in ("drifts", "trainings", "promotions", "swaps")
         if counters[name]
     ]
     return "; ".join([kept, ", ".join(happened)] if happened else [kept])
@@ -195,7 +191,6 @@ def compared(
 class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
-    ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
     ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
     ``many_alerts``: what is to say of those with far too many alerts.
     """
@@ -207,8 +202,6 @@ class RunReport:
     verdicts: list[Verdict]
     interrupted: bool = False
     resumed: bool = False
-    unread: Unread | None = None
-    malformed_feedback: int = 0
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)
     many_alerts: Mapping[str, ManyAlerts] = field(default_factory=dict)
 
@@ -240,8 +233,6 @@ class RunReport:
             "alerts": self.counters["alerts"],
             "model": self.model,
             "interrupted": self.interrupted,
-            "feedback_left": 0 if self.unread is None else self.unread.n_messages,
-            "feedback_malformed": self.malformed_feedback,
             "wall_s": round(self.wall_s, 3),
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},

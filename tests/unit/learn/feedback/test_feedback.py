@@ -1,4 +1,4 @@
-"""The worker hears each feedback message, whatever else lies in the file; tables say which lines are wrong."""
+"""The learner hears each mark and request, whatever else lies in the file; tables say which lines are wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from streamad.learn.feedback.place import send_feedback
 from streamad.learn.feedback.reader import FeedbackReader
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import mark_of
-from streamad.messages import Feedback
+from streamad.messages import Feedback, Request
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import Settings
@@ -30,6 +30,8 @@ from tests.support.learning.plant import settings_of
 
 NOW = datetime(2026, 3, 1, 8, 15, 30, tzinfo=UTC)
 NOW_US = round(NOW.timestamp()) * 1_000_000
+BEFORE_YEAR_1 = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+AFTER_YEAR_9999 = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))
 WAIT_S = 20
 
 
@@ -37,7 +39,11 @@ def said(alert_id: str = "a1", **changes: Any) -> Feedback:
     return Feedback(**{"alert_id": alert_id, "judgement": "false_alarm", "created_at": NOW, **changes})
 
 
-def line(feedback: Feedback) -> bytes:
+def asked(request_id: str = "q1", **changes: Any) -> Request:
+    return Request(**{"request_id": request_id, "action": "retrain", "created_at": NOW, **changes})
+
+
+def line(feedback: Feedback | Request) -> bytes:
     return msgspec.json.encode(feedback) + b"\n"
 
 
@@ -51,7 +57,7 @@ class Desk:
 
     folder: Path
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_US))
-    heard: list[Feedback] = field(default_factory=list)
+    heard: list[Feedback | Request] = field(default_factory=list)
     senders: list[str | None] = field(default_factory=list)
     told: list[tuple[str, str]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,7 +74,7 @@ class Desk:
         with self.path.open("ab") as file:
             file.writelines(lines)
 
-    async def hear(self, feedback: Feedback, sender: str | None = None) -> None:
+    async def hear(self, feedback: Feedback | Request, sender: str | None = None) -> None:
         self.heard.append(feedback)
         self.senders.append(sender)
         self.changed.set()
@@ -79,7 +85,7 @@ class Desk:
 
     @property
     def ids(self) -> list[str]:
-        return [feedback.alert_id for feedback in self.heard]
+        return [feedback.alert_id for feedback in self.heard if isinstance(feedback, Feedback)]
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -93,7 +99,9 @@ class Desk:
                 await asyncio.sleep(0)
 
     @asynccontextmanager
-    async def reader(self, on_feedback: Callable[[Feedback, str | None], Any] | None = None) -> AsyncIterator[None]:
+    async def reader(
+        self, on_feedback: Callable[[Feedback | Request, str | None], Any] | None = None
+    ) -> AsyncIterator[None]:
         reader = FeedbackReader(self.plant(settings()), on_feedback or self.hear, self.emit)
         task = asyncio.create_task(reader.run())
         try:
@@ -132,7 +140,9 @@ async def test_whoever_a_message_says_it_is_from_its_sender_is_whom_the_system_n
     for sender in (None, "User:kim", "x" * 201):
         await reader.take(StoredMessage(line(said(by="chief")), "desk-0, offset 0", sender))
     assert desk.senders == [None, "User:kim", "x" * 200]
-    (authenticated, claimed) = (mark_of(desk.heard[0], by=by) for by in ("User:kim", None))
+    heard = desk.heard[0]
+    assert isinstance(heard, Feedback)
+    (authenticated, claimed) = (mark_of(heard, by=by) for by in ("User:kim", None))
     assert (authenticated.author, authenticated.by_verified) == ("User:kim", True)
     assert (claimed.author, claimed.by_verified) == ("chief (claimed)", False)
 
@@ -147,7 +157,7 @@ async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
     desk.append(line(said("a1")), line(said("a2")))
     started = asyncio.Event()
 
-    async def hang(feedback: Feedback, sender: str | None) -> None:
+    async def hang(feedback: Feedback | Request, sender: str | None) -> None:
         started.set()
         await asyncio.Event().wait()
 
@@ -174,7 +184,7 @@ async def test_a_message_that_cannot_be_stored_is_reported_once_and_tried_again(
     desk.append(line(said("a1")), line(said("a2")))
     attempts = 0
 
-    async def keep(feedback: Feedback, sender: str | None) -> None:
+    async def keep(feedback: Feedback | Request, sender: str | None) -> None:
         nonlocal attempts
         attempts += 1
         if attempts <= 3:
@@ -287,6 +297,7 @@ async def test_a_file_without_feedback_yet_is_not_reported(desk: Desk, capsys: p
         ({"alert_id": "a" * 65}, "'aaa"),
         ({"model": "../m"}, "model '../m'"),
         ({"created_at": NOW.replace(tzinfo=None)}, "no time zone"),
+        ({"created_at": BEFORE_YEAR_1}, "outside the years 1 to 9999"),
         ({"created_at": NOW + timedelta(microseconds=1)}, "lies in the future"),
         ({"note": "x" * 2_001}, "note has 2001 characters"),
         ({"by": "x" * 201}, "by has 201 characters"),
@@ -304,6 +315,69 @@ def test_what_is_refused(changes: dict[str, Any], problem: str) -> None:
 )
 def test_what_is_taken(changes: dict[str, Any]) -> None:
     assert feedback_problem(said(**changes), NOW_US) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"request_id": ""}, "request_id '' is none"),
+        ({"request_id": "a/../b"}, "request_id 'a/../b' is none"),
+        ({"request_id": "a" * 65}, "request_id 'aaa"),
+        ({"model": "../m"}, "model '../m'"),
+        ({"since": NOW}, "since goes with relearn"),
+        ({"action": "relearn"}, "relearn needs it"),
+        ({"action": "purge", "since": NOW}, "since goes with relearn"),
+        ({"before": NOW}, "before, share and ids go with purge"),
+        ({"share": "aside"}, "before, share and ids go with purge"),
+        ({"ids": []}, "before, share and ids go with purge"),
+        ({"action": "relearn", "since": NOW, "ids": ["a1"]}, "before, share and ids go with purge"),
+        ({"action": "relearn", "since": NOW.replace(tzinfo=None)}, "since 2026-03-01T08:15:30 has no time zone"),
+        ({"action": "relearn", "since": BEFORE_YEAR_1}, "since 0001-01-01T00:00:00+14:00 lies outside the years"),
+        ({"action": "purge", "before": NOW.replace(tzinfo=None)}, "before 2026-03-01T08:15:30 has no time zone"),
+        ({"action": "purge", "before": AFTER_YEAR_9999}, "before 9999-12-31T23:00:00-14:00 lies outside the years"),
+        ({"created_at": NOW + timedelta(microseconds=1)}, "lies in the future"),
+        ({"by": "x" * 201}, "by has 201 characters"),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(changes: dict[str, Any], problem: str) -> None:
+    """Half of a purge would delete what nobody named."""
+    found = feedback_problem(asked(**changes), NOW_US)
+    assert found is not None
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"action": "relearn", "since": NOW - timedelta(days=9)},
+        {"action": "purge"},
+        {"action": "purge", "before": NOW + timedelta(days=9), "share": "aside", "ids": ["a1"], "model": "press.A"},
+    ],
+)
+def test_a_whole_request_is_taken(changes: dict[str, Any]) -> None:
+    assert feedback_problem(asked(**changes), NOW_US) is None
+
+
+@pytest.mark.parametrize("content", [{"action": "forget"}, {"share": "all"}, {"ids": "a1"}, {"request_id": None}])
+async def test_a_message_that_says_it_is_a_request_and_is_none_is_skipped(desk: Desk, content: dict[str, Any]) -> None:
+    """It is no mark either, whatever else it holds."""
+    fields = {**json.loads(line(asked(action="purge"))), **json.loads(line(said())), **content, "type": "request"}
+    desk.append(json.dumps(fields).encode() + b"\n", line(said("a2")))
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == 1)
+    assert desk.heard == [said("a2")]
+    assert [kind for kind, _ in desk.told] == ["feedback_malformed"]
+
+
+async def test_marks_and_requests_are_heard_in_their_order_and_a_request_for_another_plant_is_not(desk: Desk) -> None:
+    messages = [said("a1"), asked(action="purge", ids=["a1"]), asked(model="other"), said("a2")]
+    await send_feedback(desk.plant(settings()), messages)
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == 3)
+    assert desk.heard == [messages[0], messages[1], messages[3]]
+    ((kind, text),) = desk.told
+    assert (kind, "model other is not one of this plant's models" in text) == ("feedback_malformed", True)
 
 
 # --- sending to a file ---

@@ -23,7 +23,7 @@ from streamad.judge.verdicts import alert_id
 from streamad.learn.parts import store_for
 from streamad.learn.process import service
 from streamad.learn.process.service import PlantLearner, windows_of
-from streamad.learn.store.database import InlierDatabase
+from streamad.learn.store.inliers import InlierStore
 from streamad.messages import SHARES, Feedback, ModelRef, Share, Window
 from streamad.ports import EndingSubscription, StoredMessage
 from streamad.types import Position, from_us
@@ -165,11 +165,11 @@ async def test_a_slice_is_released_whole_and_only_once_it_is_stored(
         finally:
             await learner.close()
 
-    def full(_: InlierDatabase) -> None:
+    def full(_: InlierStore) -> None:
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(InlierDatabase, "flush", full)
+        broken.setattr(InlierStore, "flush", full)
         with pytest.raises(StoreError, match="the disk is full"):
             await followed()
     assert in_store(plant) == {}
@@ -188,10 +188,10 @@ async def test_a_mark_before_the_first_model_waits_and_one_without_a_model_reach
     mark = Feedback(
         alert_id=alert_id("s", "B-1", Position(1, 0), 0), judgement="false_alarm", created_at=from_us(START_US)
     )
-    with pytest.raises(StoreError, match="there is no model yet"):
-        await learner._marked(mark, None)  # noqa: SLF001 - what the reader of feedback calls
+    with pytest.raises(StoreError, match="there is no model yet that could store it"):
+        await learner._told(mark, None)  # noqa: SLF001 - what the reader of feedback calls
     await learner.take(stored(record(1)))
-    await learner._marked(mark, "operator")  # noqa: SLF001
+    await learner._told(mark, "operator")  # noqa: SLF001
     await learner.close()
     (found,) = store_for(plant.plant).marks().values()
     assert (found.by, found.by_verified, found.judgement) == ("operator", True, "false_alarm")

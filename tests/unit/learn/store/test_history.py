@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.learn.store import history
+from streamad.learn.store.bounds import keys_of
 from streamad.learn.store.history import MAX_UNHELD, UNHELD_US, latest_of, marks_to_keep
 from streamad.learn.store.records import Mark, MarkKind
-from streamad.learn.store.sampling import keys_of
 
 DAY_US = 86_400_000_000
 NOW_US = 1000 * DAY_US

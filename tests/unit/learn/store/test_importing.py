@@ -1,43 +1,81 @@
-"""What workers stored in shards is the learner's afterwards: the same sequences, shares and marks, once."""
+"""What workers stored in shards is the learner's afterwards: the same sequences, shares and marks, once.
+
+``workers_store`` was written by the last release that had shards, ``workers_store.json`` is what that release read from
+it: shares beyond their bounds, a sequence that stays for its mark, one that was purged, joined marks, and the copy that
+a kill left behind.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
-from streamad.learn.store.importing import import_shards
-from streamad.learn.store.records import Mark
+import msgspec
+import pytest
+
+from streamad.learn.store.importing import import_shards, models_in_shards
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import StoredSequence
 from streamad.messages import SHARES
-from tests.support.learning.inlier_cases import START_US, add, database_of, same, sequence_of, shards_of, store_of
+from streamad.types import ChannelSpec
+from tests.support.learning.inlier_cases import store_of
+
+FOLDER = Path(__file__).parents[3] / "support" / "learning" / "workers_store"
+SAID: dict[str, Any] = json.loads(FOLDER.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def store_in(base: Path, **more: Any) -> InlierStore:
+    return store_of(base, max_accepted=20, max_reserve=20, max_aside=20, **more)
+
+
+def as_said(one: StoredSequence) -> dict[str, Any]:
+    fields = ("id", "stream", "sequence", "time_us", "stored_us", "decision", "score", "p_value", "model_version")
+    plain = {name: getattr(one, name) for name in (*fields, "only_marked")}
+    return {**plain, "length": one.window.length, "values": one.window.values.tolist()}
 
 
 def test_sequences_shares_and_marks_are_the_same_and_a_second_import_changes_nothing(tmp_path: Path) -> None:
-    limits = {"max_accepted": 20, "max_reserve": 20, "max_aside": 20}
-    shards, store = store_of(tmp_path, **limits), database_of(tmp_path, **limits)
-    add(shards, [0], "accepted")
-    for number, judgement in enumerate(("confirmed", "withdrawn", "false_alarm")):
-        at_us = START_US + number
-        shards.mark(Mark(id="id-000000", judgement=judgement, at_us=at_us, received_us=at_us))  # type: ignore[arg-type]
-    add(shards, range(1, 40), "accepted")  # beyond the bounds, 0 stays for its mark alone
-    add(shards, range(100, 110), "reserve")
-    add(shards, range(200, 205), "aside")
-    for n_new in (36, 0):
-        done = import_shards(shards, store)
-        assert (done.sequences, done.marks, done.problems) == (n_new, 3, ())
+    store = store_in(tmp_path)
+    assert models_in_shards(FOLDER) == ["default"]
+    n_said = sum(map(len, SAID["sequences"].values()))
+    for n_new in (n_said, 0):
+        done = import_shards(FOLDER / "default", store)
+        assert (done.sequences, done.marks, done.problems) == (n_new, len(SAID["marks"]), ())
         for share in SHARES:
-            before, after = shards.read(share), store.read(share)
-            assert len(before) == len(after)
-            assert all(same(one, other) for one, other in zip(before, after, strict=True))
-        assert store.marks() == shards.marks()
-    assert [one.id for one in store.read("accepted") if one.only_marked] == ["id-000000"]
+            assert [as_said(one) for one in store.read(share)] == SAID["sequences"][share]
+    said = {mark["id"]: mark for mark in SAID["marks"]}  # the latest of each comes last
+    kept = {name: msgspec.to_builtins(mark) for name, mark in store.marks().items()}
+    assert {name: (mark["judgement"], mark["by"]) for name, mark in kept.items()} == {
+        name: (mark["judgement"], mark.get("by", "")) for name, mark in said.items()
+    }
 
 
-def test_a_damaged_shard_is_named_and_the_others_are_taken(tmp_path: Path) -> None:
-    shards = store_of(tmp_path)
-    add(shards, range(3))
-    add(shards, range(3, 6))
-    shards_of(tmp_path)[0].write_bytes(b"damaged")
-    done = import_shards(store_of(tmp_path), database_of(tmp_path))
-    assert done.sequences == 3
+@pytest.mark.parametrize("kind", ["accepted", "marks", "ids"])
+def test_a_damaged_file_is_named_and_the_others_are_taken(kind: str, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shutil.copytree(FOLDER / "default", shards)
+    damaged = max((shards / kind).iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    store = store_in(tmp_path)
+    done = import_shards(shards, store)
     (problem,) = done.problems
-    assert "damaged" in problem
-    assert sequence_of(4).id in {one.id for one in database_of(tmp_path).read("accepted")}
+    assert str(damaged) in problem
+    assert len(store.read("reserve")) + len(store.read("aside")) >= len(SAID["sequences"]["aside"])
+    assert done.sequences > 0
+
+
+def test_shards_of_other_channels_are_named_and_left(tmp_path: Path) -> None:
+    store = store_in(tmp_path, channels=(ChannelSpec("other"), ChannelSpec("flow")))
+    done = import_shards(FOLDER / "default", store)
+    assert done.sequences == 0
+    assert len(done.problems) == 5
+    assert all("other channels or windows" in problem for problem in done.problems)
+
+
+def test_no_folder_has_no_shards(tmp_path: Path) -> None:
+    assert models_in_shards(tmp_path / "nowhere") == []
+    assert import_shards(tmp_path / "nowhere", store_in(tmp_path)).sequences == 0

@@ -1,4 +1,4 @@
-"""Retraining from the worker's side, with the real process: its result, its failures, and its end."""
+"""Trainings from the learner's side, with the real process: results, failures, requests, and the end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import os
 import signal
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,19 +16,16 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from streamad.learn.trainer.lease import Lease, LeaseTimes
-from streamad.learn.trainer.requests import (
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingReason,
-    TrainingRequest,
-    TrainingResult,
-    posted_requests,
-)
-from streamad.learn.trainer.status import TrainingStatus
+from streamad.learn.store.records import TrainingReason, TrainingRequest
+from streamad.learn.trainer import job
+from streamad.learn.trainer.child import TrainerSpec
+from streamad.learn.trainer.results import TrainingFailed, TrainingOutcome, TrainingResult
+from streamad.learn.trainer.status import TrainingStatus, lock_of
+from streamad.learn.trainer.trainings import Need
 from streamad.system.clock import SystemClock
+from streamad.system.locks import try_lock
 from streamad.testing import ManualClock
-from tests.support.learning.training import COMMAND, ENVIRONMENT, TrainingPlant
+from tests.support.learning.training import COMMAND, ENVIRONMENT, PLUGINS, TrainingPlant
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lowest priority is tested as Linux has it")
 
@@ -37,27 +34,32 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lowest prio
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(PLUGINS)
 
 
 class Worker:
-    """A Child and the results of its trainings."""
+    """The trainings of a learner, and their results."""
 
-    def __init__(self, plant: TrainingPlant, **options: Any) -> None:
+    def __init__(self, plant: TrainingPlant, thread: ThreadPoolExecutor, **options: Any) -> None:
         self.results: list[TrainingResult] = []
-        self.child = plant.child(self.results.append, **options)
+        self.trainings = plant.trainings(self.results.append, thread, **options)
+
+    @property
+    def pid(self) -> int | None:
+        return self.trainings._child.pid  # noqa: SLF001
 
     def start(self, reason: TrainingReason = "first") -> bool:
-        return self.child.start(request_of(reason))
+        return self.trainings.start(request_of(reason))
 
     async def train(self, reason: TrainingReason = "first") -> TrainingResult:
         assert self.start(reason)
-        await self.child.wait()
+        await self.trainings.wait()
         return self.results[-1]
 
     async def start_held(self, plant: TrainingPlant, request: TrainingRequest | None = None) -> None:
         """Start a training that stands after its first epoch."""
         plant.hold.touch()
-        assert self.child.start(request or request_of())
+        assert self.trainings.start(request or request_of())
         await until(lambda: len(plant.journal("epoch")) == 1)
 
 
@@ -66,16 +68,17 @@ WorkerOf: TypeAlias = Callable[..., Worker]
 
 @pytest.fixture
 async def worker_of() -> AsyncIterator[WorkerOf]:
-    """Workers of a plant; processes that a failing test leaves behind are ended."""
+    """Trainings of a plant; processes that a failing test leaves behind are ended."""
     started: list[Worker] = []
+    with ThreadPoolExecutor(1) as thread:
 
-    def worker_of(plant: TrainingPlant, **options: Any) -> Worker:
-        started.append(Worker(plant, **options))
-        return started[-1]
+        def worker_of(plant: TrainingPlant, **options: Any) -> Worker:
+            started.append(Worker(plant, thread, **options))
+            return started[-1]
 
-    yield worker_of
-    for worker in started:
-        await worker.child.close()
+        yield worker_of
+        for worker in started:
+            await worker.trainings.close()
 
 
 @pytest.fixture
@@ -109,12 +112,12 @@ def assert_failed(result: TrainingResult, *words: str, kind: str = "failed") -> 
 
 async def test_a_training_makes_a_version_and_reports_it_once(plant: TrainingPlant, worker_of: WorkerOf) -> None:
     worker = worker_of(plant)
-    assert not worker.child.is_running
+    assert not worker.trainings.is_running
     assert worker.start()
-    assert worker.child.is_running
+    assert worker.trainings.is_running
     assert not worker.start(), "one runs"
-    await worker.child.wait()
-    assert not worker.child.is_running
+    await worker.trainings.wait()
+    assert not worker.trainings.is_running
     (outcome,) = worker.results
     assert isinstance(outcome, TrainingOutcome), outcome
     assert (outcome.version, outcome.promoted, outcome.request.reason) == ("0001", True, "first")
@@ -139,26 +142,6 @@ async def test_the_process_has_the_lowest_priority_and_the_threads_of_the_config
     assert os.nice(0) == own, "but not the worker"
 
 
-async def test_a_registry_that_hangs_holds_up_the_training_and_not_the_worker(
-    tmp_path: Path, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hanging, gate = threading.Event(), threading.Event()
-    glob = Path.glob
-
-    def slow(folder: Path, pattern: str) -> Iterator[Path]:
-        hanging.set()
-        assert gate.wait(20), "the event loop waits, too"
-        return glob(folder, pattern)
-
-    monkeypatch.setattr(Path, "glob", slow)
-    worker = worker_of(TrainingPlant(tmp_path), command=[sys.executable, "-c", ""])
-    worker.start("command")
-    await until(hanging.is_set)
-    gate.set()
-    await worker.child.wait()
-    assert_failed(worker.results[0], "ended with exit code 0")
-
-
 async def test_progress_is_visible_while_it_runs(plant: TrainingPlant, worker_of: WorkerOf) -> None:
     plant.hold.touch()
     worker = worker_of(plant)
@@ -166,11 +149,11 @@ async def test_progress_is_visible_while_it_runs(plant: TrainingPlant, worker_of
     await until(lambda: plant.status().n_epochs > 0)
     status = plant.status()
     assert (status.state, status.epoch, status.n_epochs, status.fit) == ("running", 1, 4, 1)
-    assert (status.loss, status.attempt, status.pid) == (1.0, 1, worker.child.pid)
+    assert (status.loss, status.attempt, status.pid) == (1.0, 1, worker.pid)
     assert status.request is not None
     assert (status.request.reason, status.request.detail) == ("drift", "40 sequences")
     plant.hold.unlink()
-    await worker.child.wait()
+    await worker.trainings.wait()
     assert plant.status().state == "idle"
 
 
@@ -199,7 +182,7 @@ async def test_too_few_sequences_are_one_clear_line_and_no_version(tmp_path: Pat
     ("in_the_way", "words"),
     [
         ("inliers", ["{folder}/inliers"]),
-        ("registry", ["cannot read", "{folder}/registry", "Not a directory"]),
+        ("registry", ["cannot write", "{folder}/registry", "Not a directory"]),
     ],
 )
 async def test_an_unreadable_folder_is_one_clear_line(
@@ -269,9 +252,9 @@ async def test_a_process_that_never_got_to_its_job_is_one_clear_line(
     worker = worker_of(TrainingPlant(tmp_path), command=command)
     worker.start()
     if command[0] == "sleep":
-        await until(lambda: worker.child.pid is not None)
-        await worker.child.close()
-    await worker.child.wait()
+        await until(lambda: worker.pid is not None)
+        await worker.trainings.close()
+    await worker.trainings.wait()
     assert_failed(worker.results[-1], *words, kind="interrupted" if command[0] == "sleep" else "failed")
 
 
@@ -283,22 +266,22 @@ async def test_closing_interrupts_a_training_that_goes_on_where_it_was_at_the_ne
     worker = worker_of(plant)
     worker.start("schedule")
     await until(lambda: len(plant.journal("epoch")) == 2)
-    await worker.child.close()
+    await worker.trainings.close()
     assert_failed(worker.results[-1], "it resumes at the next start", kind="interrupted")
     assert not worker.start(), "closed"
     assert plant.status().state == "interrupted"
     plant.hold.unlink()
 
     later = worker_of(plant)
-    request = later.child.waiting()
+    request = later.trainings.waiting()
     assert request == worker.results[-1].request
-    assert later.child.start(request)
-    await later.child.wait()
+    assert later.trainings.start(request)
+    await later.trainings.wait()
     (outcome,) = later.results
     assert isinstance(outcome, TrainingOutcome), outcome
     assert outcome.request == request
     assert [entry["epoch"] for entry in plant.journal("epoch")][:4] == [1, 2, 3, 4], "no epoch was trained twice"
-    assert later.child.waiting() is None
+    assert later.trainings.waiting() is None
     assert plant.status().attempt == 1, "an orderly end is no death"
 
 
@@ -309,7 +292,7 @@ async def test_a_training_that_does_not_listen_is_killed_after_the_grace(tmp_pat
     worker.start()
     await until(lambda: len(plant.journal("epoch")) == 1)
     async with asyncio.timeout(120):
-        await worker.child.close()
+        await worker.trainings.close()
     assert_failed(worker.results[-1], "it resumes at the next start", kind="interrupted")
     with pytest.raises(ProcessLookupError):
         os.kill(plant.journal()[-1]["pid"], 0)
@@ -321,91 +304,86 @@ async def test_closing_before_a_process_has_started_trains_nothing(
 ) -> None:
     worker = worker_of(TrainingPlant(tmp_path))
     assert not is_started or worker.start()
-    await worker.child.close()
-    await worker.child.close()
-    await worker.child.wait()
-    assert not worker.child.is_running
-    assert worker.child.pid is None
+    await worker.trainings.close()
+    await worker.trainings.close()
+    await worker.trainings.wait()
+    assert not worker.trainings.is_running
+    assert worker.pid is None
     assert not worker.start()
     assert worker.results == []
     assert TrainingPlant(tmp_path).status() == TrainingStatus()
 
 
-async def test_a_training_that_waits_for_the_lease_is_ended_at_once(tmp_path: Path, worker_of: WorkerOf) -> None:
-    """The holder's counter stands still: only after an hour would it count as stopped."""
-    plant = TrainingPlant(tmp_path)
-    lease = Lease(plant.training)
-    lease.take(0)
-    worker = worker_of(plant, times=LeaseTimes(stopped_after_s=3600), grace_s=60)
-    worker.start()
-    await until(lambda: worker.child.pid is not None and catches_sigterm(worker.child.pid))
-    async with asyncio.timeout(50):
-        await worker.child.close()
-    assert_failed(worker.results[-1], "interrupted before it had begun", kind="interrupted")
-    assert lease.is_held()
-    lease.release()
-
-
-def catches_sigterm(pid: int) -> bool:
-    """Return whether the trainer has begun its job."""
-    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
-    return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
-
-
-async def test_a_training_during_another_worker_s_is_refused_with_its_pid(
+async def test_a_training_waits_for_another_process_to_end_and_trains_then(
     plant: TrainingPlant, worker_of: WorkerOf
 ) -> None:
+    """As the learner does that is started at once after a killed one, whose process still saves its state."""
     first, second = worker_of(plant), worker_of(plant)
     await first.start_held(plant)
-    assert second.child.waiting() is None
-    assert_failed(await second.train("command"), f"already runs (pid {first.child.pid} on", kind="refused")
+    assert await second.trainings.due(Need(300, has_model=False)) is None, "one works elsewhere"
+    assert second.start("command")
+    await until(lambda: second.pid is not None)
     plant.hold.unlink()
-    await first.child.wait()
-    assert isinstance(first.results[-1], TrainingOutcome)
-    assert {entry["pid"] for entry in plant.journal()} == {plant.status().pid}
+    await first.trainings.wait()
+    await second.trainings.wait()
+    results = [first.results[-1], second.results[-1]]
+    assert all(isinstance(result, TrainingOutcome) for result in results), results
+    pids = [entry["pid"] for entry in plant.journal()]
+    assert pids == sorted(pids, key=pids.index), "one after the other"
 
 
-async def test_an_unrequested_training_is_not_repeated_by_another_worker(tmp_path: Path, worker_of: WorkerOf) -> None:
-    plant = filled(tmp_path, min_interval="1h")
-    assert isinstance(await worker_of(plant).train("schedule"), TrainingOutcome)
-    other = worker_of(plant)
-    assert_failed(await other.train("schedule"), "another worker has trained the model 0 min ago", kind="refused")
-    assert isinstance(await other.train("command"), TrainingOutcome)
+async def test_a_training_that_cannot_begin_beside_another_says_so(
+    plant: TrainingPlant, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_LOCK_S", 0.0)
+    plant.training.mkdir(parents=True)
+    lock = try_lock(lock_of(plant.training))
+    assert lock is not None
+    spec = TrainerSpec(settings=plant.settings, base_dir=plant.folder, model="default", request=request_of())
+    assert_failed(job.run_job(spec, SystemClock()), "a training of the model already runs")
+    os.close(lock)
+    assert plant.status() == TrainingStatus()
 
 
-async def test_a_posted_request_is_taken_on_once(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+async def test_a_request_is_trained_once_and_answered_even_if_the_learner_dies_before_it_knows(
+    plant: TrainingPlant, worker_of: WorkerOf
+) -> None:
     asked = plant.post()
-    first, second = worker_of(plant), worker_of(plant)
-    assert first.child.waiting() == second.child.waiting() == asked
-    await first.start_held(plant, asked)
-    assert posted_requests(plant.registry, "default") == {}
-    plant.hold.unlink()
-    await first.child.wait()
-    assert isinstance(first.results[-1], TrainingOutcome)
-    assert first.results[-1].request.requested_us > asked.requested_us, "it trains on what is stored by now"
-    assert first.child.waiting() is None
-    assert second.child.waiting() is None
+    worker = worker_of(plant)
+    waiting = worker.trainings.waiting()
+    assert waiting is not None
+    assert (waiting.id, waiting.reason) == (asked.id, "command")
+    assert waiting.requested_us > asked.requested_us, "it trains on what is stored by now"
+    assert worker.trainings.start(waiting)
+    await worker.trainings.wait()
+    assert isinstance(worker.results[-1], TrainingOutcome)
+    assert [each.id for each in plant.store().requests()] == [asked.id], "the learner dies here"
+    assert worker_of(plant).trainings.waiting() is None
+    assert plant.store().requests() == []
 
 
-async def test_the_first_training_is_quick_and_asks_for_one_with_the_configured_effort(
+async def test_the_first_training_is_quick_and_one_with_the_configured_effort_follows_once(
     tmp_path: Path, worker_of: WorkerOf
 ) -> None:
     plant = filled(tmp_path, options={"effort": "normal"})
     worker = worker_of(plant)
     assert isinstance(await worker.train(), TrainingOutcome)
     assert {entry["effort"] for entry in plant.journal("fit")} == {"quick"}
-    (asked,) = posted_requests(plant.registry, "default").values()
+    asked = worker.trainings.waiting()
+    assert asked is not None
     assert (asked.reason, asked.detail) == ("effort", "effort normal, after a quick first training")
-    assert worker.child.start(asked)
-    await worker.child.wait()
+    assert worker.trainings.start(asked)
+    await worker.trainings.wait()
     assert isinstance(worker.results[-1], TrainingOutcome)
     assert {entry["effort"] for entry in plant.journal("fit")} == {"quick", "normal"}
-    assert posted_requests(plant.registry, "default") == {}
+    for later in (worker, worker_of(plant)):
+        assert later.trainings.waiting() is None
+    plant.registry.promote("default", "0001", expected=plant.registry.current("default"))
+    assert worker_of(plant).trainings.waiting() is None, "a rollback to the quick one asks for no more"
 
 
-@pytest.mark.parametrize("died", ["before it asked for the effort", "before its status ended"])
 async def test_a_first_training_that_died_after_its_promotion_is_not_done_twice(
-    tmp_path: Path, worker_of: WorkerOf, died: str
+    tmp_path: Path, worker_of: WorkerOf
 ) -> None:
     plant = filled(tmp_path, options={"effort": "normal"})
     worker = worker_of(plant)
@@ -414,64 +392,18 @@ async def test_a_first_training_that_died_after_its_promotion_is_not_done_twice(
     n_fits, status = len(plant.journal("fit")), plant.status()
     before = msgspec.structs.replace(status, state="running", request=done.request, last=None)
     (plant.training / "status.json").write_bytes(msgspec.json.encode(before))
-    if died == "before it asked for the effort":
-        for path in posted_requests(plant.registry, "default"):
-            path.unlink()
-    waiting = worker.child.waiting()
+    waiting = worker.trainings.waiting()
     assert waiting == done.request
-    assert worker.child.start(waiting)
-    await worker.child.wait()
+    assert worker.trainings.start(waiting)
+    await worker.trainings.wait()
     again = worker.results[-1]
     assert isinstance(again, TrainingOutcome)
     assert (again.version, again.promoted, again.reason) == ("0001", True, done.reason)
     assert len(plant.journal("fit")) == n_fits
     assert plant.registry.versions("default") == ("0001",)
-    (asked,) = posted_requests(plant.registry, "default").values()
+    asked = worker.trainings.waiting()
+    assert asked is not None
     assert asked.reason == "effort"
-
-
-@pytest.mark.parametrize("is_interrupted", [False, True], ids=["posted", "interrupted"])
-async def test_what_another_worker_has_done_meanwhile_is_refused(
-    plant: TrainingPlant, tmp_path: Path, worker_of: WorkerOf, is_interrupted: bool
-) -> None:
-    """The second worker read the request before the first one took it, and its process begins when that is done."""
-    if is_interrupted:
-        worker = worker_of(plant)
-        await worker.start_held(plant)
-        await worker.child.close()
-        plant.hold.unlink()
-    else:
-        plant.post()
-    slow = ("bash", "-c", f'while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; exec "$@"', "-", *COMMAND)
-    first, second = worker_of(plant), worker_of(plant, command=slow)
-    request = second.child.waiting()
-    assert request is not None
-    assert request == first.child.waiting()
-    assert second.child.start(request)
-    await until(lambda: second.child.pid is not None)
-    assert first.child.start(request)
-    await first.child.wait()
-    (tmp_path / "go").touch()
-    await second.child.wait()
-    assert isinstance(first.results[-1], TrainingOutcome)
-    taken = "the interrupted training up" if is_interrupted else "this request on"
-    assert_failed(second.results[-1], f"another worker has taken {taken}", kind="refused")
-
-
-@pytest.mark.parametrize(("later", "is_lost"), [("drift", False), ("command", True)])
-async def test_an_operator_s_interrupted_request_yields_to_a_later_one_of_an_operator_alone(
-    plant: TrainingPlant, worker_of: WorkerOf, later: TrainingReason, is_lost: bool
-) -> None:
-    """Before any worker resumes it, another training starts."""
-    worker = worker_of(plant)
-    await worker.start_held(plant, TrainingRequest(reason="command", requested_us=1, detail="by Ada"))
-    await worker.child.close()
-    plant.hold.unlink()
-    other = worker_of(plant)
-    assert isinstance(await other.train(later), TrainingOutcome)
-    waiting = other.child.waiting()
-    assert (waiting is None) == is_lost
-    assert waiting is None or (waiting.reason, waiting.detail) == ("command", "by Ada")
 
 
 async def test_a_training_that_dies_again_and_again_is_given_up(tmp_path: Path, worker_of: WorkerOf) -> None:
@@ -479,32 +411,34 @@ async def test_a_training_that_dies_again_and_again_is_given_up(tmp_path: Path, 
     clock = ManualClock(SystemClock().now_us())
     worker = worker_of(plant, clock=clock)
     worker.start()
-    await worker.child.wait()
+    await worker.trainings.wait()
     for attempt in (2, 3, 4):
         assert_failed(worker.results[-1], "was killed by signal 9", "it is started again", kind="interrupted")
-        assert worker.child.waiting() is None, "not at once"
+        assert worker.trainings.waiting() is None, "not at once"
         clock.advance(3600)
-        request = worker.child.waiting()
+        request = worker.trainings.waiting()
         assert request is not None
-        assert worker.child.start(request)
-        await worker.child.wait()
+        assert worker.trainings.start(request)
+        await worker.trainings.wait()
         assert plant.status().attempt == attempt
     assert_failed(worker.results[-1], "died 3 times without an error")
     clock.advance(3600)
-    assert worker.child.waiting() is None
+    assert worker.trainings.waiting() is None
 
 
-async def test_queued_sequences_are_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
+async def test_what_was_asked_for_is_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
     plant = TrainingPlant(tmp_path)
     clock = ManualClock()
     worker = worker_of(plant, clock=clock, command=("false",))
     asked = plant.post()
     for pause_s in (10, 20, 40):
-        assert worker.child.waiting() == asked
-        worker.child.start(asked)
-        await worker.child.wait()
+        waiting = worker.trainings.waiting()
+        assert waiting is not None
+        assert waiting.id == asked.id
+        worker.trainings.start(waiting)
+        await worker.trainings.wait()
         clock.advance(pause_s - 0.001)
-        assert worker.child.waiting() is None
+        assert worker.trainings.waiting() is None
         clock.advance(0.001)
 
 
@@ -519,33 +453,18 @@ async def test_children_that_share_turns_train_one_after_the_other(tmp_path: Pat
         workers.append(worker_of(plant, turns=turns))
         workers[-1].start()
     await until(lambda: len(plants[0].journal("epoch")) == 1)
-    assert all(worker.child.is_running for worker in workers)
-    assert workers[1].child.pid is None
+    assert all(worker.trainings.is_running for worker in workers)
+    assert workers[1].pid is None
     async with asyncio.timeout(5):
-        await workers[2].child.close()
-    assert not workers[2].child.is_running
+        await workers[2].trainings.close()
+    assert not workers[2].trainings.is_running
     for plant in plants:
         plant.hold.unlink()
     for worker in workers[:2]:
-        await worker.child.wait()
+        await worker.trainings.wait()
         assert isinstance(worker.results[-1], TrainingOutcome)
     assert not plants[2].journal()
     assert not workers[2].results
-
-
-async def test_the_next_training_may_be_started_at_the_end_of_one(plant: TrainingPlant) -> None:
-    results: list[TrainingResult] = []
-
-    def on_end(result: TrainingResult) -> None:
-        results.append(result)
-        if len(results) == 1:
-            assert child.start(request_of("command"))
-
-    child = plant.child(on_end)
-    child.start(request_of("command"))
-    await child.wait()
-    await child.close()
-    assert [isinstance(result, TrainingOutcome) for result in results] == [True, True]
 
 
 async def test_cancelling_the_worker_ends_its_process(plant: TrainingPlant, worker_of: WorkerOf) -> None:
@@ -553,7 +472,7 @@ async def test_cancelling_the_worker_ends_its_process(plant: TrainingPlant, work
     await worker.start_held(plant)
     for task in asyncio.all_tasks() - others:
         task.cancel()
-    await worker.child.wait()
+    await worker.trainings.wait()
     with pytest.raises(ProcessLookupError):
         os.kill(plant.journal()[-1]["pid"], 0)
 
@@ -561,8 +480,8 @@ async def test_cancelling_the_worker_ends_its_process(plant: TrainingPlant, work
 async def test_a_trainer_ignores_ctrl_c_at_a_terminal(plant: TrainingPlant, worker_of: WorkerOf) -> None:
     worker = worker_of(plant)
     await worker.start_held(plant)
-    assert worker.child.pid is not None
-    os.kill(worker.child.pid, signal.SIGINT)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGINT)
     plant.hold.unlink()
-    await worker.child.wait()
+    await worker.trainings.wait()
     assert isinstance(worker.results[-1], TrainingOutcome)

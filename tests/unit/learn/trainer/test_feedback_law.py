@@ -14,18 +14,10 @@ import pytest
 from streamad.errors import DetectorError
 from streamad.judge.gate import is_reserved, reserve_half
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence, TrainingReason, TrainingRequest
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.job import MAX_ATTEMPTS, finite, run_job
-from streamad.learn.trainer.lease import LeaseTimes
-from streamad.learn.trainer.requests import (
-    SecondOutcome,
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingReason,
-    TrainingRequest,
-    TrainingResult,
-)
+from streamad.learn.trainer.results import SecondOutcome, TrainingFailed, TrainingOutcome, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.learn.training.fits import FitStep
 from streamad.messages import Share
@@ -374,9 +366,6 @@ def test_a_process_that_dies_over_the_second_again_and_again_leaves_the_first_on
         base_dir=life.root,
         model=MODEL,
         request=request,
-        posted=None,
-        resumes=True,
-        times=LeaseTimes(),
     )
     result = of_the_fourth_attempt(life, spec)
     assert isinstance(result, TrainingOutcome)
@@ -394,7 +383,7 @@ def of_the_fourth_attempt(life: Life, spec: TrainerSpec) -> TrainingResult:
     training = life.registry.training_folder(MODEL)
     training.mkdir(parents=True, exist_ok=True)
     (training / "status.json").write_bytes(msgspec.json.encode(status))
-    return run_job(spec, FixedClock(), lambda: None)
+    return run_job(spec, FixedClock())
 
 
 @pytest.mark.parametrize("trust", ["person", "auto"])

@@ -12,13 +12,27 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError, OutputError, RegistryError, StreamadError, TrainingDataError
 from streamad.judge.gate import is_reserved, reserve_half
+from streamad.learn.parts import store_for
 from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
+from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.selection import to_windows
-from streamad.types import WindowSet
+from streamad.plant import Plant
+from streamad.types import Window, WindowSet
 from tests.support.learning.life import MODEL, Life
-from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel, load, settings_of, train, windows_of
+from tests.support.learning.plant import (
+    NOW_US,
+    C,
+    FixedClock,
+    L,
+    MeanDetector,
+    MeanModel,
+    load,
+    settings_of,
+    train,
+    windows_of,
+)
 
 HOUR_US = 3_600_000_000
 
@@ -268,20 +282,16 @@ def test_an_empty_store_is_an_error_with_the_number_needed(tmp_path: Path) -> No
     assert life.registry.versions(MODEL) == ()
 
 
-@pytest.mark.parametrize("shares", [("accepted",), ("reserve",), ("accepted", "reserve")])
-def test_shards_whose_windows_are_damaged_are_skipped_and_named(tmp_path: Path, shares: tuple[str, ...]) -> None:
+def test_sequences_of_other_channels_are_left_alone_and_named(tmp_path: Path) -> None:
     life = collected(tmp_path)
-    life.run(200)
-    for share in shares:
-        (shard, _) = sorted((tmp_path / "inliers" / MODEL / share).iterdir())
-        content = bytearray(shard.read_bytes())
-        content[300] ^= 1
-        shard.write_bytes(content)
+    former = settings_of(channels=[{"name": name} for name in "abc"], learning=life.learning.model_dump())
+    other = store_for(Plant(former, tmp_path, FixedClock()), MODEL)
+    window = Window(np.zeros((C, L), np.float32), L)
+    other.offer(StoredSequence("other", "s", "B", NOW_US, NOW_US, window, "normal"), "accepted")
+    other.flush()
     outcome = life.retrain("first")
     assert outcome.promoted
-    assert outcome.figures["store.skipped_shards"] == life.record("0001").n_skipped_shards == len(shares)
-    text = "2 shards of the inlier store skipped (" if len(shares) == 2 else "a shard of the inlier store skipped ("
-    assert f"{text}{tmp_path}/inliers/{MODEL}/{shares[0]}/" in outcome.reason
+    assert "1 sequences of default left alone, they have other channels or windows" in outcome.reason
 
 
 @pytest.mark.parametrize("broken", ["model.npz", "manifest.json", "calibration.npy", None])
@@ -346,20 +356,6 @@ def test_a_lost_race_is_an_outcome(tmp_path: Path) -> None:
     assert (outcome.version, outcome.promoted, life.champion) == ("0003", False, "0002")
     assert "0002 is in service where 0001 was expected" in outcome.reason
     assert not life.decision("0003").promoted
-
-
-def test_a_lease_that_was_lost_promotes_nothing(tmp_path: Path) -> None:
-    life = grown(tmp_path)
-    asked: list[tuple[str, ...]] = []
-
-    def holds_lease() -> bool:
-        asked.append(life.registry.versions(MODEL))
-        return False
-
-    outcome = life.retrain(holds_lease=holds_lease)
-    assert (outcome.version, outcome.promoted, life.champion) == ("0002", False, "0001")
-    assert "the lease was lost" in outcome.reason
-    assert asked == [("0001", "0002")] * 2  # when all was trained and compared, and before a second challenger
 
 
 @pytest.mark.parametrize("at", [("first", 2), ("final", 2), ("comparison", 5)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 
 from streamad.errors import OutputError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import Lease
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest
-from streamad.learn.trainer.status import StatusWriter, TrainingStatus, progress_of, read_status
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed
+from streamad.learn.trainer.status import StatusWriter, TrainingStatus, lock_of, progress_of, read_status
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
+from streamad.system.locks import try_lock
 from streamad.testing import ManualClock
 
 REQUEST = TrainingRequest(reason="drift", requested_us=7, detail="mean of temp")
@@ -25,18 +27,22 @@ BEGUN = TrainingStatus(state="running", request=REQUEST, attempt=1, phase="prepa
 
 
 class Training:
-    """A lease in this process, its status, and the two clocks of the writer."""
+    """The lock of a training, held by this process, its status, and the two clocks of the writer."""
 
     def __init__(self, root: Path) -> None:
         self.registry = Registry(root)
         self.clock = ManualClock(1_000_000)
         self.folder = self.registry.training_folder("default")
         self.path = self.folder / "status.json"
-        self.lease = Lease(self.folder)
-        self.lease.take(0)
-        self.writer = StatusWriter(
-            self.folder, BEGUN, self.clock, self.lease.is_held, lambda: self.clock.monotonic_us() / 1e6
-        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = try_lock(lock_of(self.folder))
+        self.writer = StatusWriter(self.folder, BEGUN, self.clock, lambda: self.clock.monotonic_us() / 1e6)
+
+    def die(self) -> None:
+        """Release the lock, as the system does for a process that ends."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def read(self) -> TrainingStatus:
         return read_status(self.registry, "default")
@@ -46,7 +52,7 @@ class Training:
 def training(tmp_path: Path) -> Iterator[Training]:
     training = Training(tmp_path)
     yield training
-    training.lease.release()
+    training.die()
 
 
 def step(epoch: int, *, fit: int = 1, phase: str = "calibration", loss: float = 0.5) -> FitStep:
@@ -84,7 +90,7 @@ def test_a_loss_that_is_no_number_is_none(training: Training) -> None:
 def test_an_end_is_written_with_its_result_and_stays_after_the_process(training: Training) -> None:
     training.clock.advance(60)
     training.writer.ended(FAILED)
-    training.lease.release()
+    training.die()
     status = training.read()
     assert (status.state, status.last) == ("idle", FAILED)
     assert (status.last_started_us, status.last_ended_us) == (5, 61_000_000)
@@ -94,7 +100,7 @@ def test_an_end_is_written_with_its_result_and_stays_after_the_process(training:
 def test_a_training_is_interrupted_by_a_death_or_in_good_order(training: Training, has_died: bool) -> None:
     training.writer.on_step(step(1))
     if has_died:
-        training.lease.release()
+        training.die()
     else:
         training.writer.interrupted()
     assert (training.read().state, training.read().epoch) == ("interrupted", 1)
@@ -118,39 +124,6 @@ def test_a_status_that_is_damaged_or_gone_is_idle(training: Training, content: b
     else:
         training.path.write_bytes(content)
     assert training.read() == TrainingStatus()
-
-
-def test_a_holder_that_lost_the_lease_writes_nothing(training: Training) -> None:
-    (training.folder / "lease").unlink()  # as another process does that takes it from a stopped one
-    later = Training(training.registry.root)
-    training.writer.ended(FAILED)
-    assert training.read().state == "running"
-    later.lease.release()
-
-
-def test_a_holder_that_loses_the_lease_while_it_writes_overwrites_nothing(training: Training) -> None:
-    """As if it was stopped (SIGSTOP) between its question and its write, and another process trained meanwhile."""
-    answers = iter((True, False))
-    stopped = StatusWriter(training.folder, BEGUN, training.clock, lambda: next(answers, True))
-    assert training.read().state == "running"
-    training.writer.ended(FAILED)
-    before = training.path.read_bytes()
-    answers = iter((True, False))
-    stopped.ended(FAILED)
-    assert training.path.read_bytes() == before
-    assert [path.name for path in training.folder.glob(".status*")] == []
-
-
-def test_the_status_of_a_former_version_counts_until_the_next_training(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
-    holders = registry.training_folder("default") / "holders"
-    holders.mkdir(parents=True)
-    former = TrainingStatus(state="running", request=REQUEST, attempt=2, last=FAILED, last_ended_us=9)
-    (holders / "0123456789abcdef.json").write_bytes(msgspec.json.encode(former))
-    assert read_status(registry, "default") == msgspec.structs.replace(former, state="interrupted")
-    training = Training(tmp_path)
-    assert training.read().attempt == 1
-    training.lease.release()
 
 
 @pytest.mark.parametrize(

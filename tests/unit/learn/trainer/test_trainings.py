@@ -1,4 +1,4 @@
-"""When a worker starts a training, and what follows from the result; no process is started here."""
+"""When the learner starts a training, and what follows from the result; no process is started here."""
 
 from __future__ import annotations
 
@@ -10,27 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from streamad.drift.lasting_change import Changed
+from streamad.learn.parts import store_for
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import Lease
-from streamad.learn.trainer.requests import (
-    SecondOutcome,
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingRequest,
-    TrainingResult,
-    post_request,
-)
-from streamad.learn.trainer.status import StatusWriter, TrainingStatus
+from streamad.learn.store.records import StoredSequence, TrainingRequest
+from streamad.learn.trainer.results import SecondOutcome, TrainingFailed, TrainingOutcome, TrainingResult
 from streamad.learn.trainer.trainings import Need, Trainings
+from streamad.messages import Share
 from streamad.plant import Plant
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ManualClock
-from tests.support.learning.plant import settings_of
+from streamad.types import Window
+from tests.support.learning.plant import C, L, settings_of
 
 START_US = 1_772_352_930_250_000
 HOUR_S = 3600
@@ -48,24 +44,6 @@ def failed(request: TrainingRequest, kind: Any = "failed") -> TrainingResult:
     return TrainingFailed(model="default", error="no", request=request, kind=kind)
 
 
-class Store:
-    """What is in storage: when each accepted sequence was stored, and how many ended since a change."""
-
-    def __init__(self) -> None:
-        self.accepted_us: list[int] = []
-        self.n_kept = 0
-        self.n_looks = 0
-
-    def kept_since(self, since_us: int) -> int:
-        self.n_looks += 1
-        assert since_us == CHANGED.since_us
-        return self.n_kept
-
-    def accepted_since(self, stored_us: int) -> int:
-        self.n_looks += 1
-        return sum(each > stored_us for each in self.accepted_us)
-
-
 class Asking:
     """Trainings of a model with the requests that they make; the answers are the test's."""
 
@@ -74,20 +52,30 @@ class Asking:
     ) -> None:
         self.clock = ManualClock(START_US)
         self.registry = Registry(folder / "registry")
-        self.store = Store()
         self.emitted: list[tuple[str, str]] = []
-        self.flushed = 0
+        plant = Plant(settings_of(learning={"store": "inliers", **QUIET, **learning}), folder, self.clock)
+        self.store = store_for(plant)
+        self.store.open()
         self.trainings = Trainings(
             "default",
-            Plant(settings_of(learning={"store": "inliers", **QUIET, **learning}), folder, self.clock),
+            plant,
             self.registry,
-            stored=self.store,
+            store=self.store,
             thread=thread,
             emit=lambda kind, message, **_: self.emitted.append((kind, message)),
             counters=LearningCounters(),
-            on_promoted=lambda: None,
-            turns=turns,
+            turns=turns or asyncio.Semaphore(1),
         )
+
+    def keep(self, n: int, share: Share = "aside") -> None:
+        """Store ``n`` more sequences, which ended after the change."""
+        first = sum(self.store.counts().values())
+        for number in range(first, first + n):
+            window = Window(np.zeros((C, L), np.float32), L)
+            name, now_us = f"B-{number}", self.clock.now_us()
+            end_us = CHANGED.since_us + 1_000 * number
+            assert self.store.offer(StoredSequence(name, "s", name, end_us, now_us, window, "normal"), share)
+        self.store.flush()
 
     async def turn(self, need: Need = NEED, hours: float = 0.0) -> TrainingRequest | None:
         """Let time pass and return what is due then."""
@@ -101,10 +89,7 @@ class Asking:
 
     async def start(self, hours: float = 0.0) -> None:
         self.clock.advance(hours * HOUR_S)
-        await self.trainings.start_due(NEED, self._flush)
-
-    async def _flush(self) -> None:
-        self.flushed += 1
+        await self.trainings.start_due(NEED)
 
 
 AskingFor: TypeAlias = Callable[..., Asking]
@@ -128,7 +113,7 @@ async def test_a_change_is_learned_if_it_lasts_and_enough_was_seen_of_it(
     asking: AskingFor, share: float, n_kept: int, relearn: str, asks: bool
 ) -> None:
     at = asking(first_training=100, min_training=20, relearn=relearn, drift={"changed_share": 0.5})
-    at.store.n_kept = n_kept
+    at.keep(n_kept)
     request = await at.turn(Need(300, has_model=True, changed=CHANGED, alert_share=share))
     assert (request is not None) == asks
     if request is not None:
@@ -138,7 +123,7 @@ async def test_a_change_is_learned_if_it_lasts_and_enough_was_seen_of_it(
 async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> None:
     need = Need(300, has_model=True, changed=CHANGED, alert_share=0.9)
     at = asking(first_training=100, min_training=20, relearn="auto")
-    at.store.n_kept = 100
+    at.keep(100)
     assert await at.turn(need) is not None
     assert await at.turn(need, hours=0.99) is None
     assert await at.turn(need, hours=0.01) is not None
@@ -150,10 +135,10 @@ async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> No
 async def test_what_an_operator_posted_comes_before_what_is_due(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
     at.trainings.accepted(100)
-    posted = TrainingRequest(reason="command", requested_us=START_US, detail="by Ada")
-    path = post_request(at.registry, "default", posted)
+    posted = TrainingRequest(id="a", reason="command", requested_us=START_US, detail="by Ada")
+    at.store.ask(posted)
     assert await at.turn() == posted
-    path.unlink()
+    at.store.answered("a")
     at.trainings.ended(done(posted))
     assert await at.turn() is None, "that training made up for it"
 
@@ -169,34 +154,20 @@ async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(aski
 
 
 async def test_while_a_training_runs_none_is_started(asking: AskingFor) -> None:
-    """It waits for its turn for ever, so no process is started."""
-    at = asking(asyncio.Semaphore(0), after_inliers=100)
+    """It waits for its turn until it is closed, so no process is started."""
+    turns = asyncio.Semaphore(0)
+    at = asking(turns, after_inliers=100)
     at.trainings.accepted(100)
     await at.start()
-    assert (at.trainings.is_running, at.trainings.progress, at.flushed) == (True, "training, starting", 1)
-    await at.start(hours=2)
-    assert at.flushed == 1
+    assert (at.trainings.is_running, at.trainings.progress) == (True, "training, starting")
+    assert not at.trainings.start(REQUEST)
+    turns.release()
     await at.trainings.close()
     assert (at.trainings.is_running, at.trainings.progress) == (False, "")
     assert at.emitted == []
 
 
 # --- after so many new inliers ---------------------------------------------------------------------------------------
-
-
-STORED_US = [START_US - 1_000_000 + number for number in range(100)]
-
-
-def other_trains(at: Asking, result: TrainingResult | None) -> None:
-    """Let another worker hold the lease: ``result`` is that of its training, None: it has none yet."""
-    folder = at.registry.training_folder("default")
-    lease = Lease(folder)
-    lease.take(START_US)
-    status = TrainingStatus(state="running", request=REQUEST, started_us=START_US)
-    writer = StatusWriter(folder, status, at.clock, lease.is_held)
-    if result is not None:
-        writer.ended(result)
-    lease.release()
 
 
 async def test_enough_new_inliers_request_one_training_and_a_training_restarts_the_count(asking: AskingFor) -> None:
@@ -212,9 +183,9 @@ async def test_enough_new_inliers_request_one_training_and_a_training_restarts_t
     assert await at.turn() is not None
 
 
-async def test_inliers_of_before_a_restart_and_of_other_workers_count(asking: AskingFor) -> None:
+async def test_inliers_of_before_a_restart_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.store.accepted_us = list(STORED_US)
+    at.keep(100, "accepted")
     assert await at.turn() is not None
 
 
@@ -224,35 +195,6 @@ async def test_what_failed_keeps_its_count(asking: AskingFor) -> None:
     at.trainings.ended(failed(await at.asked()))
     assert await at.turn(hours=1.9) is None
     assert await at.turn(hours=0.1) is not None
-
-
-async def test_who_was_refused_counts_from_the_training_that_another_has_done(asking: AskingFor) -> None:
-    at = asking(after_inliers=100)
-    at.store.accepted_us = list(STORED_US)
-    at.trainings.accepted(50)
-    request = await at.asked()
-    other_trains(at, done(REQUEST))
-    at.trainings.ended(failed(request, "refused"))
-    for _ in range(7):
-        assert await at.turn(hours=1.1) is None, "not one inlier is new"
-    at.store.accepted_us += [at.clock.now_us()] * 100
-    at.trainings.accepted(10)
-    assert (await at.asked(hours=0.01)).detail == "100 new inliers"
-
-
-@pytest.mark.parametrize("result", [None, failed(REQUEST)])
-async def test_a_training_elsewhere_that_brought_nothing_takes_no_count_away(
-    asking: AskingFor, result: TrainingResult | None
-) -> None:
-    at = asking(after_inliers=100)
-    at.trainings.accepted(100)
-    request = await at.asked()
-    other_trains(at, result)
-    at.trainings.ended(failed(request, "refused"))
-    again = await at.asked(hours=1)
-    other_trains(at, done(REQUEST))
-    at.trainings.ended(failed(again, "refused"))
-    assert await at.turn(hours=2) is None
 
 
 # --- outages ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, TrainingRequest
+from streamad.learn.store.records import TrainingRequest
+from streamad.learn.trainer.results import TrainingFailed, TrainingOutcome
 from streamad.learn.trainer.triggers import Triggers, failed_on_request
 from streamad.settings.learning import LearningSettings
 

@@ -1,1 +1,0 @@
-"""The learning of a running monitor."""

@@ -1,0 +1,67 @@
+"""The models that score in a run, and what explains their alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamad.errors import UsageError
+from streamad.judge.bank import ModelBank
+from streamad.judge.explainer import Explainer
+from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.learn.parts import registry_of, versions_of
+from streamad.learn.registry.backends import emit_refused
+from streamad.plant import Plant
+from streamad.telemetry.events import Emit
+
+
+async def models_at_work(
+    plant: Plant,
+    *,
+    version: str | None = None,
+    may_learn: bool = False,
+    on_new: Callable[[str, MicroBatcher], None] | None = None,
+    emit: Emit | None = None,
+) -> Batchers:
+    """Return the batchers that score: of the one model, or of several. ``on_new`` is called with each.
+
+    ``may_learn``: a model without a version begins with a cold start. ``emit`` gets the events of refused backends.
+    Raises NoModelError, RegistryError, ArtifactError, UsageError.
+    """
+    settings, name = plant.settings, plant.settings.model.name
+
+    def taken(name: str, batcher: MicroBatcher) -> None:
+        if on_new is not None:
+            on_new(name, batcher)
+        if emit is not None and batcher.model is not None:
+            emit_refused(batcher.model, emit)
+
+    if settings.models is None:
+        model = _in_service(plant, name, version, may_learn=may_learn)
+        batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
+        taken(name, batcher)
+        return batcher
+    if version is not None:
+        raise UsageError("--version names a version of one model, but the config routes to several (models:)")
+    bank = ModelBank(
+        settings,
+        plant.clock,
+        lambda name: _in_service(plant, name, may_learn=settings.learning is not None),
+        taken,
+        existing=[model for model in registry_of(plant).names() if model.startswith(f"{name}.")],
+    )
+    await bank.open()
+    return bank
+
+
+def explainer_for(plant: Plant) -> Explainer:
+    """Return what explains the alerts of the plant, with scorers of its own by version."""
+    return Explainer(plant.settings, plant.clock, lambda model: versions_of(plant, model.name).load(model.version))
+
+
+def _in_service(
+    plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False
+) -> ModelInService | None:
+    versions = versions_of(plant, name)
+    if may_learn and version is None and versions.current() is None:
+        return None
+    return versions.load(version)

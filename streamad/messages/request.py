@@ -1,0 +1,30 @@
+"""The message in which a person asks the learner of a plant to do something: it stands in the place of the marks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from streamad.messages.fields import SCHEMA_VERSION, CreatedAt, Time, Version, doc
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="request"):
+    """A request to the learner. The same ``request_id`` twice is one request.
+
+    ``retrain``: train on what is stored. ``relearn``: train on what ended since ``since``, whatever the decision was.
+    ``purge``: delete the stored sequences that meet every given condition of ``before``, ``share`` and ``ids``; without
+    any, all. Without ``model`` a purge is for every model of the plant, and a training for its own.
+    """
+
+    request_id: Annotated[str, doc("Letters, digits, _ and -, 64 at most; made anew for each request.")]
+    action: Annotated[Literal["retrain", "relearn", "purge"], doc("What to do.")]
+    model: Annotated[str | None, doc("Name of a model of the plant.")] = None
+    since: Annotated[Time | None, doc("relearn: when the plant changed (RFC 3339).")] = None
+    before: Annotated[Time | None, doc("purge: sequences that ended before this time (RFC 3339).")] = None
+    share: Annotated[Literal["accepted", "reserve", "aside"] | None, doc("purge: this share alone.")] = None
+    ids: Annotated[list[str] | None, doc("purge: the verdicts' ids of the sequences.")] = None
+    note: Annotated[str, doc("A remark.")] = ""
+    by: Annotated[str, doc("Who asks.")] = ""
+    created_at: CreatedAt
+    schema_version: Version = SCHEMA_VERSION
