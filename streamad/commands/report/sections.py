@@ -12,8 +12,8 @@ from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.report import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
 from streamad.judge.explanations.words import p_text
-from streamad.messages import Alert, Attribution, Event, ModelRef
-from streamad.pictures.facts import MARKS, Facts, cut, finding, headline, is_explained, score_line, speakers, when
+from streamad.messages import Alert, Event, ModelRef
+from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
 from streamad.safe_text import one_line
 from streamad.web.rendering import rendered
 
@@ -147,7 +147,8 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
         ]
         parts = [", ".join(shares), *(cut(each.text, 3 * _NAME) for each in attribution.segments)]
         reasons = [part for part in parts if part]
-        further = _details(attribution) if isinstance(drawn, str) else []  # the picture says it, too
+        told = basis(attribution) if isinstance(drawn, str) else []  # the picture says it, too
+        further = [f"{line[:1].upper()}{line[1:]}" for line in told]
     elif attribution is not None:
         further = [f"Not explained: {cut(attribution.detail or 'no reason is given', _REASON)}"]
     return _Drawn(
@@ -160,16 +161,6 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
         "" if isinstance(drawn, str) else b64encode(drawn).decode("ascii"),
         drawn if isinstance(drawn, str) else "",
     )
-
-
-def _details(attribution: Attribution) -> list[str]:
-    lines = []
-    if spoke := speakers(attribution):
-        lines.append(f"Spoke: {', '.join(spoke)}")
-    if attribution.nearest:
-        near = ", ".join(f"{cut(each.sequence, _NAME)} ({each.distance:.2g})" for each in attribution.nearest)
-        lines.append(f"Nearest normal sequences (distance): {near}")
-    return lines
 
 
 def _event(event: Event) -> list[str]:
