@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +41,7 @@ class Courses:
     shown: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NormalCourse:
+class NormalCourse(NamedTuple):
     """Normal readings of one channel at each drawn point [m]: quantiles of 5, 50 and 95 %, and the extremes."""
 
     low: Course
@@ -49,6 +49,11 @@ class NormalCourse:
     high: Course
     lowest: Course
     highest: Course
+
+    @classmethod
+    def of(cls, band: Band, channel: int, step: int = 1) -> NormalCourse:
+        """Return those of a channel in a band, at every ``step``-th point."""
+        return cls(*(side[channel, ::step] for side in (band.low, band.middle, band.high, band.lowest, band.highest)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,17 +218,13 @@ def _panel(
     courses: Courses, index: int, shares: dict[str, float], band: Band | None, attribution: Attribution | None
 ) -> Panel:
     channel = courses.channels[index]
-    normal = None
-    if band is not None:
-        sides = (band.low, band.middle, band.high, band.lowest, band.highest)
-        normal = NormalCourse(*(side[index, :: courses.step] for side in sides))
     segments = () if attribution is None else attribution.segments
     return Panel(
         channel.name,
         channel.unit,
         courses.values[index].astype(np.float64),
         shares.get(channel.name),
-        normal,
+        None if band is None else NormalCourse.of(band, index, courses.step),
         tuple(each for each in segments if each.channel == channel.name),
     )
 

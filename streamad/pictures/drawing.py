@@ -6,6 +6,7 @@ Grey is normal. Colour is for what is not, never alone: a sign (▲ ▼ ◆), ha
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 import warnings
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ import numpy as np
 
 from streamad.errors import PluginError
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores, printable
-from streamad.pictures.facts import MARKS, departure, headline, score_line, speakers, when
-from streamad.pictures.ticks import labels_of, round_ticks, unit_for
+from streamad.pictures.facts import MARKS, basis, departure, headline, score_line, when
+from streamad.pictures.ticks import labels_of, log_ticks, round_ticks, unit_for
 from streamad.safe_text import one_line
 
 Format: TypeAlias = Literal["png", "svg", "pdf"]
@@ -186,7 +187,7 @@ def _draw_panel(page: _Page, axes: Any, picture: Picture, panel: Panel, *, is_la
     at, course, normal = picture.at, panel.course, panel.normal
     if len(at) == 1:  # a line needs two points
         at, course = np.array([at[0] - 0.5, at[0] + 0.5]), np.repeat(course, 2)
-        normal = None if normal is None else _repeated(normal)
+        normal = None if normal is None else NormalCourse(*(np.repeat(side, 2) for side in normal))
     if normal is not None:
         axes.fill_between(at, normal.lowest, normal.highest, color=_HULL, lw=0)
         axes.fill_between(at, normal.low, normal.high, color=_BAND, lw=0)
@@ -204,11 +205,6 @@ def _draw_panel(page: _Page, axes: Any, picture: Picture, panel: Panel, *, is_la
     if max(map(len, labels), default=0) > _WIDE_LABEL:
         axes.tick_params(axis="y", labelsize=6)
     _time_axis(axes, picture, is_labelled=is_last)
-
-
-def _repeated(normal: NormalCourse) -> NormalCourse:
-    sides = (normal.low, normal.middle, normal.high, normal.lowest, normal.highest)
-    return NormalCourse(*(np.repeat(side, 2) for side in sides))
 
 
 def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
@@ -330,10 +326,7 @@ def _score_ticks(axes: Any, low: float, high: float, *, is_log: bool) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415
 
     if is_log:
-        powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        factors = (1, 2, 5) if len(powers) <= 4 else (1,)
-        ticks = [factor * 10.0**power for power in powers for factor in factors]
-        ticks = [tick for tick in ticks if low <= tick <= high]
+        ticks = log_ticks(math.log10(low), math.log10(high), 12)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.xaxis.set_minor_locator(NullLocator())
         return
@@ -354,11 +347,7 @@ def _feet(picture: Picture) -> list[str]:
     lines = []
     attribution = picture.attribution
     if attribution is not None:
-        if spoke := speakers(attribution):
-            lines.append(f"spoke: {', '.join(spoke)}")
-        if attribution.nearest:
-            near = ", ".join(f"{printable(each.sequence)} ({each.distance:.2g})" for each in attribution.nearest[:3])
-            lines.append(f"nearest normal sequences (distance): {near}")
+        lines += basis(attribution)
     if picture.others:
         lines.append(picture.others)
     return [printable(line, _ANY) for line in [*lines, *(f"note: {note}" for note in picture.notes)]]

@@ -24,6 +24,7 @@ MARKS = {"above": "▲", "below": "▼", "shape": "◆"}
 _NAMED_SHARE = 0.05
 _NAMED = 3
 _UNIT = 16  # characters of a unit
+_NAME = 60
 _FINE_S = 10.0  # shorter sequences have times in milliseconds
 _SAID = {
     "normal": "normal",
@@ -169,6 +170,17 @@ def speakers(attribution: Attribution) -> list[str]:
 def _speaker(term: TermShare) -> str:
     who = term.member or f"transformation {term.transformation}"
     return f"{who} (term {term.term:.3g}, above {100 * term.calibration_quantile:.0f} % of calibration)"
+
+
+def basis(attribution: Attribution) -> list[str]:
+    """Return in words what the reasons rest on: who spoke, and the normal sequences that are nearest."""
+    lines = []
+    if spoke := speakers(attribution):
+        lines.append(f"spoke: {', '.join(spoke)}")
+    if attribution.nearest:
+        near = ", ".join(f"{cut(each.sequence, _NAME)} ({each.distance:.2g})" for each in attribution.nearest[:3])
+        lines.append(f"nearest normal sequences (distance): {near}")
+    return lines
 
 
 def is_explained(attribution: Attribution | None) -> bool:

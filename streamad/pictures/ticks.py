@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+LARGEST_POWER = 300
+"""Of ten, on a logarithmic axis: beyond it a picture's arithmetic overflows."""
 _LARGE = 1e6
 _SMALL = 1e-4
 
@@ -45,6 +47,22 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Return at most ``most`` round numbers whose decimal logarithms lie within [``low``, ``high``].
+
+    They are powers of ten, the steps between them if they are few.
+    """
+    low, high = max(low, -LARGEST_POWER), min(high, LARGEST_POWER)
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    for factors in ((1, 2, 5), (1,)):
+        found = [f * 10.0**power for power in powers for f in factors if low <= power + math.log10(f) <= high]
+        if 2 <= len(found) <= most:
+            return found
+    if len(found) > most:
+        return found[:: -(-len(found) // most)]
+    return [one for one in round_ticks(10.0**low, 10.0**high, 4) if one > 0]
 
 
 def labels_of(ticks: Sequence[float]) -> list[str]:

@@ -118,8 +118,7 @@ class Content:
         if isinstance(placed, str):
             return placed
         band = normal.envelope.clock_band()
-        sides = (band.low, band.middle, band.high, band.lowest, band.highest)
-        courses = tuple(NormalCourse(*(side[index] for side in sides)) for index in range(len(message.channels)))
+        courses = tuple(NormalCourse.of(band, index) for index in range(len(message.channels)))
         step_s, note = placed
         return Usual(np.arange(band.low.shape[1], dtype=np.float64) * step_s, courses, note)
 

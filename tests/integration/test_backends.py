@@ -22,7 +22,9 @@ pytest.importorskip("openvino")
 
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
-sys.modules |= dict.fromkeys(json.loads(sys.argv[2]))  # an import of them fails
+from importlib.machinery import PathFinder
+found, lacking = PathFinder.find_spec, json.loads(sys.argv[2])
+PathFinder.find_spec = staticmethod(lambda name, *more: None if name in lacking else found(name, *more))
 from streamad.cli import main
 for command in json.loads(sys.argv[1]):
     sys.argv = ["streamad", *command]
@@ -70,11 +72,11 @@ def version(plant: CliPlant) -> Path:
 
 
 def without_torch(plant: CliPlant, *commands: list[str], lacks: str = "") -> list[tuple[dict[str, Any], str]]:
-    """Run the commands in one process that cannot import torch, nor ``lacks``.
+    """Run the commands in one process that can import neither torch nor the modules ``lacks``.
 
     Return code and output of each, and its errors.
     """
-    lacking = ["torch", *([lacks] if lacks else [])]
+    lacking = ["torch", *lacks.split()]
     command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands), json.dumps(lacking)]
     environment = {**os.environ, "COLUMNS": "200"}
     done = subprocess.run(
@@ -99,23 +101,26 @@ def test_every_backend_judges_alike(plant: CliPlant) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "serving"), [("", "openvino"), ("openvino", "onnxruntime")], ids=["torch", "as deploy/scorer.lock"]
+    ("lacks", "serving"),
+    [("", "openvino"), ("openvino matplotlib starlette uvicorn", "onnxruntime")],
+    ids=["torch", "as deploy/scorer.lock"],
 )
 def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     plant: CliPlant, lacks: str, serving: str
 ) -> None:
     expected = plant("replay --json").last_json["counters"]
     config = ["--config", "plant.yaml"]
-    checked, replayed, ran, scored, trained = without_torch(
+    checked, replayed, ran, scored, reported, trained = without_torch(
         plant,
         ["check", *config],
         ["replay", "--json", *config],
         ["run", "--quiet", *config],
         ["score", "--json", "--from", "recordings", *config],
+        ["report", "--pictures", "0", *config],
         ["train", *config],
         lacks=lacks,
     )
-    for ended, errors in (checked, replayed, ran, scored):
+    for ended, errors in (checked, replayed, ran, scored, reported):
         assert ended["code"] == 0, errors
         assert "refused" not in errors
     assert f"torch: not installed, serving with {serving}" in checked[0]["out"]

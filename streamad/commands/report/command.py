@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.report import sections
 from streamad.commands.report.gathering import Gathered, gather
-from streamad.commands.report.html import Html, element, joined, page
 from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, printed, run_async
 from streamad.commands.shared.input import span_now
 from streamad.commands.shared.plants import check_out, load_plant
@@ -59,9 +57,12 @@ def report(
     if pictures:
         check_extra()
     found = run_async(gather(plant, span, pictures))
+    from streamad.commands.report.sections import page  # noqa: PLC0415 - jinja2, which the help does not need
+
     drawing = _Drawing(plant, found, quiet=as_json, most=min(pictures, len(found.alerts)))
     with drawing.bar:
-        content = _page(plant, found, drawing, pictures)
+        rate = plant.settings.alerts.false_alarm_rate
+        content = page(plant.settings.name, rate, found, drawing.of, pictures)
     write_atomically(write_to, content.encode())
     if as_json:
         figures = {"out": str(write_to), "since": found.since, "until": found.until, "alerts": found.n_alerts}
@@ -69,23 +70,6 @@ def report(
     else:
         drawn_text = f", {drawing.n_drawn} of them drawn" if found.n_alerts else ""
         out.print(f"{count(found.n_alerts, 'alert')}{drawn_text}: {printed(str(write_to))}")
-
-
-def _page(plant: Plant, found: Gathered, drawing: _Drawing, most_pictures: int) -> str:
-    rate = plant.settings.alerts.false_alarm_rate
-    span = f"{found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC"
-    title = f"{plant.settings.name}: {span}"
-    parts: dict[str, Html] = {
-        "Alert rates": sections.rates(found, rate),
-        "Alerts": sections.alerts(found, drawing.of, most_pictures),
-        "Drift": sections.drift(found),
-        "Models": sections.models(found),
-        "Feedback": sections.feedback(found),
-        "Other events": sections.other_events(found),
-    }
-    head = [element("h1", plant.settings.name), element("p", f"streamad report, {span}", class_="soft")]
-    body = [joined([element("h2", name), part]) for name, part in parts.items()]
-    return page(title, *head, sections.summary(found), *body)
 
 
 class _Drawing:

@@ -9,7 +9,7 @@ from streamad.errors import PluginError
 
 def need_web() -> None:
     """Raise PluginError if what the extra ``web`` installs is missing."""
-    missing = [name for name in ("jinja2", "starlette", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise PluginError(f"the page needs {' and '.join(missing)}: pip install 'streamad-monitor[web]'")
 

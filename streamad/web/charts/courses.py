@@ -11,9 +11,10 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from streamad.pictures.ticks import labels_of, round_ticks
+from streamad.pictures.facts import cut
+from streamad.pictures.ticks import LARGEST_POWER, labels_of, log_ticks, round_ticks
 from streamad.types import from_us
-from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, link, pinned, svg, title, triangle, words
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, grid, link, pinned, svg, title, triangle, words
 from streamad.web.pages.events import EventMark
 from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import SeenSequence
@@ -24,8 +25,7 @@ _HEIGHT, _TOP, _BOTTOM = 250, 50, 42
 _MOST_TIMES, _MOST_TICKS = 6, 7
 _LETTER = 6.7  # the width of one
 _SHORT_US = 600_000_000
-_LARGEST_POWER = 300
-_LARGEST = 10.0**_LARGEST_POWER
+_LARGEST = 10.0**LARGEST_POWER
 
 
 def _log10(value: float) -> float:
@@ -53,18 +53,6 @@ class _Scale:
         share = (_log10(value) - self.low) / (self.high - self.low)
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
 
-    def ticks(self) -> list[float]:
-        """Return round scores on the axis: powers of ten, the steps between them if they are few."""
-        low, high = max(self.low, -_LARGEST_POWER), min(self.high, _LARGEST_POWER)
-        powers = range(math.floor(low), math.ceil(high) + 1)
-        for factors in ((1, 2, 5), (1,)):
-            found = [f * 10.0**power for power in powers for f in factors if low <= power + math.log10(f) <= high]
-            if 2 <= len(found) <= _MOST_TICKS:
-                return found
-        if len(found) > _MOST_TICKS:
-            return found[:: -(-len(found) // _MOST_TICKS)]
-        return [one for one in round_ticks(10.0**low, 10.0**high, 4) if one > 0]
-
 
 def course_of_scores(
     rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float], events: Sequence[EventMark] = ()
@@ -80,12 +68,8 @@ def course_of_scores(
         return None
     known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
     scale = _Scale(scored, known)
-    parts, names = _strips(scored, scale), []
-    for tick in scale.ticks():
-        at = scale.y(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        names.append(words(f"{tick:g}", LEFT - 6, at + 4, "end"))
-    parts += _event_lines(scored, scale, events)
+    lines, names = grid((f"{tick:g}", scale.y(tick)) for tick in log_ticks(scale.low, scale.high, _MOST_TICKS))
+    parts = [*_strips(scored, scale), *lines, *_event_lines(scored, scale, events)]
     for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
         if 0 < limit < math.inf:
             at, left = scale.y(limit), scale.left(number)
@@ -181,12 +165,8 @@ def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, flo
     def y(value: float) -> float:
         return height - 8 - (height - 16) * (value - low) / (high - low)
 
-    parts: list[str] = []
-    names: list[str] = []
     ticks = round_ticks(low, high, 3)
-    for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        names.append(words(label, LEFT - 6, y(tick) + 4, "end"))
+    parts, names = grid(zip(labels_of(ticks), map(y, ticks), strict=True))
     step = (WIDTH - LEFT - RIGHT) / len(drawn)
     at = [LEFT + (number + 0.5) * step for number in range(len(drawn))]
     spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))

@@ -6,15 +6,15 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores
-from streamad.pictures.facts import MARKS, departure
+from streamad.pictures.facts import MARKS, cut, departure
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
-from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, cut, pinned, rect, svg, words
+from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, grid, pinned, rect, svg, words
 
 _HEIGHT, _TOP, _BOTTOM = 170, 8, 26
 _MOST_POINTS = 600
@@ -24,9 +24,11 @@ _MOST_ROWS = 64
 
 
 class _Frame:
-    """Maps values to the picture: x from 0 to ``right``, y from ``low`` to ``high``."""
+    """Maps values to the picture: x from 0 to ``right``, y so that it holds all ``courses``."""
 
-    def __init__(self, right: float, low: float, high: float) -> None:
+    def __init__(self, right: float, courses: Iterable[Course]) -> None:
+        finite = np.concatenate([course[np.isfinite(course)] for course in courses])
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         if not high > low:
             pad = abs(low) * 0.05 or 1.0
             low, high = low - pad, high + pad
@@ -42,30 +44,35 @@ class _Frame:
     def points(self, at: Course, course: Course) -> str:
         return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, course, strict=True) if math.isfinite(y))
 
+    def line(self, at: Course, course: Course, css: str) -> str:
+        return f'<polyline class="{css}" points="{self.points(at, course)}"/>'
+
+    def area(self, at: Course, low: Course, high: Course, css: str) -> str:
+        return f'<polygon class="{css}" points="{self.points(at, low)} {self.points(at[::-1], high[::-1])}"/>'
+
+    def normal(self, at: Course, normal: NormalCourse) -> list[str]:
+        return [
+            self.area(at, normal.lowest, normal.highest, "hull"),
+            self.area(at, normal.low, normal.high, "band"),
+            self.line(at, normal.middle, "median"),
+        ]
+
 
 def panel(picture: Picture, one: Panel) -> Markup:
     """Return one channel over its normal band, its segments shaded and named."""
     stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
-    at = picture.at[::stride]
-    courses = [one.course[::stride]]
-    normal = None if one.normal is None else [side[::stride] for side in (
-        one.normal.lowest, one.normal.low, one.normal.middle, one.normal.high, one.normal.highest
-    )]  # fmt: skip
-    finite = np.concatenate([course[np.isfinite(course)] for course in (*courses, *(normal or ()))])
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    frame = _Frame(float(at[-1]) if len(at) else 1.0, low, high)
+    at, course = picture.at[::stride], one.course[::stride]
+    normal = None if one.normal is None else NormalCourse(*(side[::stride] for side in one.normal))
+    frame = _Frame(float(at[-1]) if len(at) else 1.0, (course, *(normal or ())))
     parts: list[str] = []
     for segment in one.segments:
         left, right = (frame.x(min(share * picture.extent, frame.right)) for share in (segment.start, segment.end))
         parts.append(rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
     if normal is not None:
-        lowest, low_, middle, high_, highest = normal
-        parts.append(_polygon(frame, at, lowest, highest, "hull"))
-        parts.append(_polygon(frame, at, low_, high_, "band"))
-        parts.append(f'<polyline class="median" points="{frame.points(at, middle)}"/>')
-    parts.append(f'<polyline class="course" points="{frame.points(at, courses[0])}"/>')
+        parts += frame.normal(at, normal)
+    parts.append(frame.line(at, course, "course"))
     if len(at) == 1:
-        parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(courses[0][0])):.1f}" r="3"/>')
+        parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(course[0])):.1f}" r="3"/>')
     for segment in one.segments:
         middle_x = frame.x((segment.start + segment.end) / 2 * picture.extent)
         at_x = min(max(middle_x, LEFT + 8), WIDTH - 12)
@@ -77,12 +84,8 @@ def panel(picture: Picture, one: Panel) -> Markup:
 
 
 def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[str]:
-    parts, names = [], []
     ticks = round_ticks(frame.low, frame.high, 4)
-    for tick, label in zip(ticks, labels_of(ticks), strict=True):
-        y = frame.y(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        names.append(words(label, LEFT - 6, y + 4, "end"))
+    parts, names = grid(zip(labels_of(ticks), map(frame.y, ticks), strict=True))
     parts += _time_axis(LEFT, frame.right, _HEIGHT - _BOTTOM, is_timed=is_timed, is_aligned=is_aligned)
     return [*parts, pinned(names, LEFT, _HEIGHT - _BOTTOM)]
 
@@ -107,18 +110,11 @@ def unfinished(label: str, at: Course, course: Course, band: tuple[Course, Norma
 
     ``at`` and ``course`` [m]: seconds since the start, and readings. ``band``: its own seconds, and its courses.
     """
-    sides = () if band is None else (band[1].lowest, band[1].low, band[1].middle, band[1].high, band[1].highest)
-    finite = np.concatenate([each[np.isfinite(each)] for each in (course, *sides)])
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    ends = [float(each[-1]) for each in (at, *(() if band is None else (band[0],))) if len(each)]
-    frame = _Frame(max(ends, default=1.0), low, high)
-    parts: list[str] = []
-    if band is not None:
-        band_at, normal = band
-        parts.append(_polygon(frame, band_at, normal.lowest, normal.highest, "hull"))
-        parts.append(_polygon(frame, band_at, normal.low, normal.high, "band"))
-        parts.append(f'<polyline class="median" points="{frame.points(band_at, normal.middle)}"/>')
-    parts.append(f'<polyline class="course" points="{frame.points(at, course)}"/>')
+    band_at, normal = (np.empty(0), ()) if band is None else band
+    ends = [float(each[-1]) for each in (at, band_at) if len(each)]
+    frame = _Frame(max(ends, default=1.0), (course, *normal))
+    parts = [] if band is None else frame.normal(*band)
+    parts.append(frame.line(at, course, "course"))
     is_known = np.isfinite(course)
     if is_known.any():
         x, y = frame.x(float(at[is_known][-1])), frame.y(float(course[is_known][-1]))
@@ -207,11 +203,6 @@ def _png(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 
-def _polygon(frame: _Frame, at: Course, low: Course, high: Course, css: str) -> str:
-    there, back = frame.points(at, low), frame.points(at[::-1], high[::-1])
-    return f'<polygon class="{css}" points="{there} {back}"/>'
-
-
 def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]]) -> Markup:
     """Return one channel of several sequences over the band of ``first``, each from its own start.
 
@@ -219,14 +210,12 @@ def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Cours
     """
     normal = one.normal
     sides = [] if normal is None else [normal.low, normal.high]
-    finite = np.concatenate([course[np.isfinite(course)] for course in (*(line[2] for line in lines), *sides)])
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    frame = _Frame(max(float(at[-1]) if len(at) else 0.0 for _, at, _ in lines), low, high)
-    parts = [] if normal is None else [_polygon(frame, first.at, normal.low, normal.high, "band")]
+    right = max(float(at[-1]) if len(at) else 0.0 for _, at, _ in lines)
+    frame = _Frame(right, (*(course for _, _, course in lines), *sides))
+    parts = [] if normal is None else [frame.area(first.at, normal.low, normal.high, "band")]
     for number, at, course in lines:
         stride = max(1, math.ceil(len(at) / _MOST_POINTS))
-        points = frame.points(at[::stride], course[::stride])
-        parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
+        parts.append(frame.line(at[::stride], course[::stride], f"overlay line{number}"))
     parts += _axes(frame, is_timed=first.is_timed, is_aligned=first.is_aligned)
     return svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from streamad.messages import OpenSequence
+from streamad.pictures.facts import cut
 from streamad.types import from_us, to_us
-from streamad.web.charts.svg import cut, link, pinned, svg, title, words
+from streamad.web.charts.svg import link, pinned, svg, title, words
 from streamad.web.pages.events import event_marks
 from streamad.web.pages.span import SKEW_US, span_of
 from streamad.web.rendering import count

@@ -51,6 +51,10 @@ def pinned(names: Iterable[str], width: float, height: float) -> str:
     return f'<g class="pinned">{rect(0, 0, width - 2, height, "pin")}{"".join(names)}</g>'
 
 
-def cut(name: str, most: int) -> str:
-    """Return a name of at most ``most`` characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
+def grid(labels: Iterable[tuple[str, float]]) -> tuple[list[str], list[str]]:
+    """Return the lines of an axis of values, and its names to pin at the left. ``labels``: each with its height."""
+    lines, names = [], []
+    for label, y in labels:
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        names.append(words(label, LEFT - 6, y + 4, "end"))
+    return lines, names

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.pictures.ticks import labels_of, round_ticks, unit_for
+from streamad.pictures.ticks import labels_of, log_ticks, round_ticks, unit_for
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,26 @@ def test_ticks_lie_within_are_not_too_many_and_have_different_labels(low: float,
     assert all(low - 1e-6 * span <= tick <= low + span * (1 + 1e-6) for tick in ticks)
     assert len({*labels}) == len(labels)
     assert [float(label) for label in labels] == pytest.approx(ticks, rel=1e-3, abs=span / most / 10)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.9, 110, [1, 2, 5, 10, 20, 50, 100]),
+        (0.9, 1100, [1, 10, 100, 1000]),
+        (0.9, 1e14, [1, 100, 1e4, 1e6, 1e8, 1e10, 1e12, 1e14]),
+        (2.1, 4.8, [3, 4]),
+        (20, 20.4, [20, 20.1, 20.2, 20.3, 20.4]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_powers_of_ten_and_steps_between_if_these_are_few(
+    low: float, high: float, ticks: list[float]
+) -> None:
+    assert log_ticks(math.log10(low), math.log10(high), 8) == pytest.approx(ticks)
+
+
+@given(st.floats(-310, 300), st.floats(1e-3, 620), st.integers(5, 12))
+def test_ticks_of_a_logarithmic_axis_are_few_and_can_be_drawn(low: float, span: float, most: int) -> None:
+    ticks = log_ticks(low, low + span, most)
+    assert len(ticks) <= most
+    assert all(0 < tick < math.inf for tick in ticks)
