@@ -16,8 +16,9 @@ from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
 from streamad.ingest.decode import Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
-from streamad.ingest.sequences.late_entries import LateEntry
-from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
+from streamad.ingest.sequences.closed_sequences import Closed, hash_of
+from streamad.ingest.sequences.late_entries import LateEntry, LateSamples
+from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
@@ -324,7 +325,7 @@ class Intake:
 
     def take_notices(self, now_us: int) -> list[Notice]:
         """Return what operators should know of since the last call."""
-        ended, self._assembler.late_without_id = self._assembler.late_without_id, []
+        ended = self._assembler.take_late_without_id()
         notices = [Notice("late_samples", _late_text(late), stream) for stream, late in ended]
         notices += [Notice("bad_values", text) for text in self._bad_values.take_over()]
         if (refused := self._refused.take(now_us)) is not None:
