@@ -4,8 +4,9 @@ Laws (tests/unit/ingest/test_assembly_laws.py): every sample ends in exactly one
 time, or is late; neither chunking nor, for distinct times, arrival order within ``allowed_lateness`` changes the
 result; rereading from a progress record repeats nothing that was committed and loses nothing that was not.
 
-Where to look: ``Assembler`` takes records in their order; partition_streams.py has the partition's clock and silence,
-sequences/sequence_ends.py one stream's sequences, progress.py what is saved, sequences/rereading.py what is read again.
+Where to look: here, what one record does, step by step; ``partition/streams.py``, the clock and silence;
+``sequences/sequence_ends.py``, one stream's sequences; ``partition/progress.py``, what is saved;
+``sequences/rereading.py``, what a restart repeats.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Mapping
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.ingest.partition_streams import PartitionStreams
-from streamad.ingest.progress import ProgressUpdates, restored_stream
+from streamad.ingest.partition.progress import ProgressUpdates, restored_stream
+from streamad.ingest.partition.streams import PartitionStreams
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.late_entries import LateEntry, LateSamples
 from streamad.ingest.sequences.relative_times import check_times
@@ -35,6 +36,9 @@ class Assembler:
     If ``seen_from_start`` is False, the first sequence of each stream is ``partial`` (its beginning may be missing).
     Records are pushed in the order of their offsets. Each first moves the partition's record clock and so ends silent
     sequences; a replay therefore cuts exactly as the live run did. Records without samples go to ``observe``.
+
+    Its only caller is ``Intake``. ``jumps`` tells it which samples are held because they lie far ahead, and what became
+    of them.
     """
 
     def __init__(
@@ -80,13 +84,12 @@ class Assembler:
         would exceed ``max_streams``, or its times the year 2200.
         """
         streams, jumps = self._streams, self.jumps
-        # What this record's clock makes us forget is forgotten behind this record: rereading needs it to get there.
+        # From here on this record counts as taken: what its time ends or makes us forget lies behind it.
         self._progress.read_below = block.offset + 1
         if streams.unconfirmed:
             streams.confirm(record_us)
         jumps.n_records += 1
-        # Held samples lie before this record. They are decided on, and may move the clock, before ``partition_before``
-        # is read: a restart at this record begins with that clock.
+        # Held samples came before this record: they are decided on first, and their times count as before it.
         if jumps.held or jumps.moves:
             self._resolve_held(block)
         partition_before = streams.clock_us
@@ -122,7 +125,7 @@ class Assembler:
         if block.relative:
             check_times(None if known is None else known.starts, block, record_us, streams.clock_us or 0)
         stream = known or self._admit(block, record_us)
-        if block.offset < stream.reread.done_below:
+        if block.offset < stream.done_below:
             self._pass_done(block, record_us)
             return
         before = stream.clocks.before(partition_before, streams.clock_us)
@@ -175,7 +178,7 @@ class Assembler:
         for name in self.jumps.overdue():
             streams.accept_held(streams.by_name[name], None)  # it may be wrong: it moves no other stream's clock
         stream = streams.by_name.get(block.stream) if self.jumps.held else None
-        if stream is not None and stream.held is not None and block.offset >= stream.reread.done_below:
+        if stream is not None and stream.held is not None and block.offset >= stream.done_below:
             first = 0 if block.indexes is None else int(block.indexes.argmin())
             watermark_us = stream.clocks.watermark_us
             time_us = (streams.clock_us or 0) if block.relative else block.time_of(first, watermark_us)

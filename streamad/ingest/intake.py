@@ -10,11 +10,11 @@ import msgspec
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
-from streamad.ingest.dead_letters import HeldLetters, dead_letter, late_records, late_text
 from streamad.ingest.decode import Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
-from streamad.ingest.first_times import FirstTimes
-from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
+from streamad.ingest.partition.dead_letters import HeldLetters, dead_letter, late_records, late_text
+from streamad.ingest.partition.first_times import FirstTimes
+from streamad.ingest.partition.refused_streams import TOO_MANY_STREAMS, RefusedStreams
 from streamad.ingest.sequences.closed_sequences import Closed, hash_of
 from streamad.ingest.sequences.late_entries import LateSamples
 from streamad.ingest.sequences.sequence_ends import StreamState

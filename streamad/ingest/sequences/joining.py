@@ -26,7 +26,7 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     """
     clocks = stream.clocks
     sequence, newest_us = stream.open.by_key.get(block.sequence), clocks.max_time_us
-    if sequence is None or newest_us is None or stream.held is not None or block.offset < stream.reread.done_below:
+    if sequence is None or newest_us is None or stream.held is not None or block.offset < stream.done_below:
         return None
     times_us = block.times_us
     n, first_us = len(times_us), times_us.item(0)
@@ -67,7 +67,7 @@ def join_singles(
     at = start
     for at in range(start, len(singles.offsets)):
         stream = streams.get(singles.streams[at])
-        if stream is None or ends[at] or singles.offsets[at] < stream.reread.done_below:
+        if stream is None or ends[at] or singles.offsets[at] < stream.done_below:
             break
         opened, clocks, time_us = stream.open, stream.clocks, singles.times_us[at]
         sequence, newest_us = opened.by_key.get(singles.sequences[at]), clocks.max_time_us
@@ -168,6 +168,6 @@ def _may_be_whole(stream: StreamState, block: SampleBlock) -> bool:
         return False
     if settings.allowed_lateness or settings.length is not None or settings.gap is not None:
         return False
-    if stream.held is not None or stream.entries or stream.partial or block.offset < stream.reread.done_below:
+    if stream.held is not None or stream.entries or stream.partial or block.offset < stream.done_below:
         return False
     return len(block) <= settings.max_samples

@@ -17,17 +17,16 @@ MAX_FORCED_ENDS = 1_000
 
 
 class StreamRereading:
-    """What rereading needs to know of one stream beside its samples.
+    """What rereading needs to know of one stream beside its samples, and ``done_below``, which stands at the stream.
 
-    ``done_below``: samples of records below this offset are done, so rereading drops them. ``in_flight``: sequences
-    that have ended and whose verdict is not durable, in the order of their ends. ``forced``: the ends that no record
-    caused, in order, the newest ones. ``retired_at``: the stream was forgotten before the record at this offset.
+    ``in_flight``: sequences that have ended and whose verdict is not durable, in the order of their ends. ``forced``:
+    the ends that no record caused, in order, the newest ones. ``retired_at``: the stream was forgotten before the
+    record at this offset.
     """
 
-    __slots__ = ("done_below", "forced", "in_flight", "retired_at")
+    __slots__ = ("forced", "in_flight", "retired_at")
 
     def __init__(self) -> None:
-        self.done_below = 0
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
         self.forced: list[ForcedEnd] = []
         self.retired_at: int | None = None

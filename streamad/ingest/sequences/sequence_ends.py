@@ -32,17 +32,20 @@ class StreamState:
 
     Where a sample is: ``held`` if it lies far ahead, ``pending`` while an earlier one may still come, then in one of
     ``open``; if it came too late it counts in one of ``entries``. ``closed`` and ``reread`` know what has ended.
+    Samples of records below ``done_below`` are done: rereading drops them. (It stands here, not in ``reread``, as each
+    sample asks for it. ``counted_bytes`` is the memory that the owner has counted: its sum needs no look at others.)
     """
 
     __slots__ = (
-        "clocks", "closed", "counted_bytes", "entries", "finished", "held", "late", "late_without_id", "name", "open",
-        "partial", "pending", "reread", "settings", "starts",
+        "clocks", "closed", "counted_bytes", "done_below", "entries", "finished", "held", "late", "late_without_id",
+        "name", "open", "partial", "pending", "reread", "settings", "starts",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
         self.name = name
         self.settings = settings
         self.partial = partial
+        self.done_below = 0
         self.clocks = StreamClocks(settings)
         self.held: Run | None = None
         self.pending = ReorderBuffer()
@@ -89,9 +92,9 @@ class StreamState:
     @property
     def deadline_us(self) -> int:
         """Return the partition clock after which something ends by silence, or the stream may be forgotten."""
-        # In this order: waiting samples are released first, since they may begin or go on with what silence then ends.
         if self.clocks.last_record_us is None:
             return NEVER_US
+        # Waiting samples come first: they may begin a sequence, or go on with one, that silence then ends (``expire``).
         if self.clocks.is_waiting:
             return self.clocks.wait_end_us()
         if not self.open and not self.entries:
@@ -162,12 +165,16 @@ class StreamState:
         return n
 
     def _feed_single(self, run: Run) -> None:
+        """Take a sample that ends something, merges, or is late."""
         clock_us = max(run.arrived_us, run.first_us)
+        # First the limits, since they lie before this sample in event time. They may end its own sequence as well.
         for overdue in self.open.take_overdue(run.first_us):
             self.close(overdue, self._limit_reason(overdue), clock_us, by=run)
+        # A sample of equal time merges: it is not one too many.
         sequence = self.open.get(run.sequence)
         if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
             self.close(sequence, "max_samples", clock_us, by=run)
+        # Before the change of ids: a late sample of an ended sequence ends no other one.
         if self._is_closed(run):
             self._drop_late(run, closed=True)
             return
@@ -179,10 +186,11 @@ class StreamState:
     def _append(self, run: Run) -> None:
         sequence = self.open.get(run.sequence)
         if sequence is None:
+            # Its late samples belong to it from now on, so they get no verdict of their own.
             late = None if run.sequence is None else self.entries.pop(run.sequence, None)
             sequence = OpenSequence(run, partial=self.partial, late=late)
             self.open.add(sequence)
-            self.partial = False
+            self.partial = False  # only the first sequence may lack its beginning
         nbytes, is_end = sequence.nbytes, run.end and "marker" in self.settings.end
         sequence.append(run)
         if is_end:
@@ -218,6 +226,7 @@ class StreamState:
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
         at_us = max(sequence.seen_us, clock_us)
+        # Rereading must meet the samples and the one that ended them, whichever record comes first.
         undone = sequence.undone_from
         if by is not None and by.position.offset < undone[0]:
             undone = by.position.offset, by.before
@@ -270,6 +279,7 @@ class StreamState:
 
     def expire(self, deadline_us: int) -> None:
         """Apply the next deadline, ``deadline_us``, which the partition's clock has passed."""
+        # One step at a time, as ``deadline_us`` names them: what is released now may end at the next deadline.
         if self.clocks.is_waiting:
             self.flush()
             return

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.partition_streams import PartitionStreams
+from streamad.ingest.partition.streams import PartitionStreams
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.joining import joined, whole
 from streamad.partition_progress import Progress, merge

@@ -5,7 +5,7 @@ Nothing here calls back into ``Assembler``, which feeds it record by record.
 
 from __future__ import annotations
 
-from streamad.ingest.progress import ProgressUpdates
+from streamad.ingest.partition.progress import ProgressUpdates
 from streamad.ingest.sequences.clocks import NEVER_US
 from streamad.ingest.sequences.closed_sequences import Closed, hash_of
 from streamad.ingest.sequences.earliest import Earliest

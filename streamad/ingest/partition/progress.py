@@ -165,7 +165,7 @@ def saved_stream(stream: StreamState, read_below: int, clock_us: int | None) -> 
         read_below = min(read_below, reread.retired_at)
     undone = first_undone(stream)
     now = stream.clocks.before(clock_us, clock_us)
-    done_below, clocks = undone or (max(read_below, reread.done_below), now)
+    done_below, clocks = undone or (max(read_below, stream.done_below), now)
     # The clocks include an end forced at ``done_below``, except that it made the stream be forgotten.
     needed_from = done_below if undone is None and reread.retired_at is not None else done_below + 1
     reread.forced = [end for end in reread.forced if end.offset >= needed_from]
@@ -191,7 +191,7 @@ def saved_stream(stream: StreamState, read_below: int, clock_us: int | None) -> 
 def restored_stream(name: str, settings: SequenceSettings, saved: StreamProgress) -> StreamState:
     """Return the stream ``name`` as it was before the record at ``saved.done_below``."""
     stream = StreamState(name, settings, partial=saved.partial)
-    stream.reread.done_below = saved.done_below  # its forced ends are repeated by ``Rereading``
+    stream.done_below = saved.done_below  # its forced ends are repeated by ``Rereading``
     stream.clocks.max_time_us = saved.max_time_us
     stream.clocks.floor_us = saved.floor_us
     stream.clocks.last_record_us = saved.last_record_us
