@@ -6,7 +6,8 @@ from benchmarks.mutants.mutant import Mutant, mutant
 
 _ENDS = "streamad/ingest/sequences/sequence_ends.py"
 _JOINING, _JUMPS = "streamad/ingest/sequences/joining.py", "streamad/ingest/sequences/time_jumps.py"
-_FORCED_ENDS = "streamad/ingest/sequences/forced_ends.py"
+_REREADING = "streamad/ingest/sequences/rereading.py"
+_PROGRESS, _PARTITION = "streamad/ingest/partition/progress.py", "streamad/ingest/partition/streams.py"
 _ASSEMBLY, _INTAKE = "streamad/ingest/assembly.py", "streamad/ingest/intake.py"
 _TESTS = "tests/unit/ingest/"
 _EXAMPLES, _LAWS = _TESTS + "test_intake.py", _TESTS + "test_restart_laws.py"
@@ -33,24 +34,24 @@ REREADING: tuple[Mutant, ...] = (
     ),
     mutant(
         "floor-of-now-in-the-progress",
-        _ENDS,
+        _PROGRESS,
         "floor_us=clocks.floor_us,",
-        "floor_us=self.floor_us,",
+        "floor_us=stream.clocks.floor_us,",
         "samples that a flush has released are late when they are read again",
         _LAWS,
     ),
     mutant(
         "sequences-in-flight-count-as-done",
-        _ENDS,
-        "        undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]\n",
+        _PROGRESS,
+        "    undone += [(closed.offset, closed.before) for closed in stream.reread.in_flight.values()]\n",
         "",
         "a crash between the end of a sequence and its commit loses the verdict",
         _LAWS,
     ),
     mutant(
         "held-sample-counts-as-done",
-        _ENDS,
-        "        undone += [] if self.held is None else [(self.held.position.offset, self.held.before)]\n",
+        _PROGRESS,
+        "    undone += [] if stream.held is None else [(stream.held.position.offset, stream.held.before)]\n",
         "",
         "a restart loses the sample that is held because it lies far ahead",
         _WRONG,
@@ -77,9 +78,9 @@ REREADING: tuple[Mutant, ...] = (
     ),
     mutant(
         "clock-of-now-in-the-progress",
-        _ASSEMBLY,
-        "clock_us, low_watermark_us = clocks.partition_us, clocks.record_us",
-        "clock_us, low_watermark_us = self.clock_us, clocks.record_us",
+        _PROGRESS,
+        "before_us = clock_us if clocks is None else clocks.partition_us",
+        "before_us = clock_us",
         "rereading begins with a clock that later records have moved, so no silence before them ends anything",
         _LAWS,
     ),
@@ -95,7 +96,7 @@ REREADING: tuple[Mutant, ...] = (
     # --- forced ends ---
     mutant(
         "forced-end-one-record-late",
-        _FORCED_ENDS,
+        _REREADING,
         "self._waiting[-1][0] <= offset:",
         "self._waiting[-1][0] < offset:",
         "an end that no record caused is repeated one record later than it happened",
@@ -104,7 +105,7 @@ REREADING: tuple[Mutant, ...] = (
     ),
     mutant(
         "forced-ends-in-any-order",
-        _FORCED_ENDS,
+        _REREADING,
         "sorted(waiting, key=itemgetter(0))[::-1]",
         "sorted(waiting, key=itemgetter(0))",
         "ends that no record caused are repeated from the last one on",
@@ -122,7 +123,7 @@ REREADING: tuple[Mutant, ...] = (
     ),
     mutant(
         "wall-clock-end-told-although-implied",
-        _ASSEMBLY,
+        _PARTITION,
         "record_us >= end.clock_us",
         "record_us > end.clock_us",
         "an end that the next record's time implies stays in the progress",

@@ -7,7 +7,8 @@ from benchmarks.mutants.mutant import Mutant, mutant
 _FOLDER = "streamad/ingest/sequences/"
 _ENDS, _OPEN = _FOLDER + "sequence_ends.py", _FOLDER + "open_sequences.py"
 _JOINING, _JUMPS = _FOLDER + "joining.py", _FOLDER + "time_jumps.py"
-_ASSEMBLY = "streamad/ingest/assembly.py"
+_CLOCKS, _CLOSED = _FOLDER + "clocks.py", _FOLDER + "closed_sequences.py"
+_ASSEMBLY, _PARTITION = "streamad/ingest/assembly.py", "streamad/ingest/partition/streams.py"
 _TESTS = "tests/unit/ingest/"
 _EXAMPLES, _LAWS = _TESTS + "test_assembly.py", _TESTS + "test_assembly_laws.py"
 _SHORT, _WRONG = _TESTS + "test_joining.py", _TESTS + "test_wrong_times.py"
@@ -97,7 +98,7 @@ SEQUENCES: tuple[Mutant, ...] = (
     mutant(
         "whole-sequence-of-a-known-id",
         _JOINING,
-        "if not _has_plain_times(block) or stream.knows(key, max(clock_us, first_us)):",
+        "if not _has_plain_times(block) or stream.closed.knows(key, max(clock_us, first_us)):",
         "if not _has_plain_times(block):",
         "a whole sequence in one message gets a second verdict if it comes twice",
         _SHORT,
@@ -143,17 +144,17 @@ SEQUENCES: tuple[Mutant, ...] = (
     # --- closed ids ---
     mutant(
         "closed-memory-one-tick-short",
-        _ENDS,
-        "return clock_us <= at_us + self.closed_memory_us",
-        "return clock_us < at_us + self.closed_memory_us",
+        _CLOSED,
+        "return clock_us <= at_us + self.memory_us",
+        "return clock_us < at_us + self.memory_us",
         "an id may recur exactly closed_memory after its end",
         _EXAMPLES,
     ),
     mutant(
         "closed-through-without-its-own-time",
-        _ENDS,
-        "run.first_us <= self.closed_through_us",
-        "run.first_us < self.closed_through_us",
+        _CLOSED,
+        "run.first_us <= self._through_us",
+        "run.first_us < self._through_us",
         "without ids, a sample at the time of the last closed sample begins a new sequence",
         _EXAMPLES,
         _LAWS,
@@ -161,8 +162,8 @@ SEQUENCES: tuple[Mutant, ...] = (
     mutant(
         "closed-ids-forgotten-while-samples-wait",
         _ENDS,
-        "        clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)\n",
-        "",
+        "self.closed.forget(min((run.arrived_us for run in self.pending.runs), default=clock_us))",
+        "self.closed.forget(clock_us)",
         "a waiting sample of a closed sequence begins it anew if its id is forgotten first",
         _EXAMPLES,
         _LAWS,
@@ -204,7 +205,7 @@ SEQUENCES: tuple[Mutant, ...] = (
     ),
     mutant(
         "floor-instead-of-the-later-one",
-        _ENDS,
+        _CLOCKS,
         "return watermark if self.floor_us is None else max(watermark, self.floor_us)",
         "return watermark if self.floor_us is None else self.floor_us",
         "after a silence the watermark stands still, and samples are never late again",
@@ -222,24 +223,24 @@ SEQUENCES: tuple[Mutant, ...] = (
     ),
     mutant(
         "silence-without-lateness",
-        _ENDS,
-        "        return end_us + self.settings.allowed_lateness\n",
+        _CLOCKS,
+        "        return end_us + self._settings.allowed_lateness\n",
         "        return end_us\n",
         "silence ends a sequence before its late samples can have come",
         _EXAMPLES,
     ),
     mutant(
         "deadline-by-event-time",
-        _ENDS,
-        "            return self.last_record_us + self.settings.allowed_lateness\n",
-        "            return (self.max_time_us or 0) + self.settings.allowed_lateness\n",
+        _CLOCKS,
+        "else self.last_record_us + self._settings.allowed_lateness\n",
+        "else (self.max_time_us or 0) + self._settings.allowed_lateness\n",
         "the wait for late samples is timed by the stream's event time, not by the partition's record clock",
         _EXAMPLES,
         _LAWS,
     ),
     mutant(
         "record-clock-goes-back",
-        _ASSEMBLY,
+        _PARTITION,
         "        if self.clock_us is None or record_us > self.clock_us:\n            self.clock_us = record_us\n"
         "            self._run_deadlines(record_us)\n",
         "        self.clock_us = record_us\n        self._run_deadlines(record_us)\n",
@@ -249,10 +250,68 @@ SEQUENCES: tuple[Mutant, ...] = (
     ),
     mutant(
         "clock-before-the-samples",
-        _ASSEMBLY,
-        "        self._take(stream, run)\n        if moves:\n            self._move(run.last_us)\n",
-        "        if moves:\n            self._move(run.last_us)\n        self._take(stream, run)\n",
+        _PARTITION,
+        "        self._accept(stream, run)\n        if moves:\n            self.move(run.last_us)\n",
+        "        if moves:\n            self.move(run.last_us)\n        self._accept(stream, run)\n",
         "the last time of a chunk ends its own sequence before its samples are taken",
+        _EXAMPLES,
+        _LAWS,
+    ),
+    mutant(
+        "stream-looked-up-before-the-clock-moves",
+        _ASSEMBLY,
+        "        if record_us is not None:\n            streams.move(record_us)\n"
+        "        # Looked up only now: the move may have made the stream be forgotten.\n"
+        "        stream = streams.by_name.get(block.stream)\n",
+        "        stream = streams.by_name.get(block.stream)\n"
+        "        if record_us is not None:\n            streams.move(record_us)\n",
+        "the samples of a stream that this record made be forgotten go to its former life, and are lost",
+        _EXAMPLES,
+        _LAWS,
+    ),
+    mutant(
+        "refused-record-adds-its-stream",
+        _ASSEMBLY,
+        "        if block.relative:\n"
+        "            check_times(None if known is None else known.starts, block, record_us, streams.clock_us or 0)\n"
+        "        stream = known or self._admit(block, record_us)\n",
+        "        stream = known or self._admit(block, record_us)\n"
+        "        if block.relative:\n"
+        "            check_times(None if known is None else known.starts, block, record_us, streams.clock_us or 0)\n",
+        "a record whose times lie after the year 2200 takes a place of max_streams",
+        _EXAMPLES,
+    ),
+    mutant(
+        "late-entries-end-before-waiting-samples",
+        _PARTITION,
+        "            stream.flush()\n            for sequence in list(stream.open.values()):\n"
+        '                stream.close(sequence, "end_of_input")\n'
+        "            for entry in list(stream.entries.values()):\n                stream.close_late(entry)\n",
+        "            for entry in list(stream.entries.values()):\n                stream.close_late(entry)\n"
+        "            stream.flush()\n            for sequence in list(stream.open.values()):\n"
+        '                stream.close(sequence, "end_of_input")\n',
+        "at the end of the input a sequence whose first samples came late, and others wait, gets two verdicts",
+        _EXAMPLES,
+        _LAWS,
+        _WRONG,
+    ),
+    mutant(
+        "waiting-samples-released-after-the-largest-is-chosen",
+        _PARTITION,
+        "            stream.flush()\n            largest = max(",
+        "            largest = max(",
+        "if memory is short, a sequence whose samples all wait is not ended, and its memory stays taken",
+        _EXAMPLES,
+        _TESTS + "test_forced_ends.py",
+        _LAWS,
+    ),
+    mutant(
+        "stream-forgotten-before-its-ends-are-collected",
+        _PARTITION,
+        "        self.collect(stream)\n        if deadline_us < now_us and stream.held is None:\n"
+        "            self._forget(stream)\n",
+        "        if deadline_us < now_us and stream.held is None:\n            self._forget(stream)\n",
+        "the last sequences of a stream that is forgotten are never handed out",
         _EXAMPLES,
         _LAWS,
     ),

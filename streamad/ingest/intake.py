@@ -2,102 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
 
-from streamad.errors import DecodeError, SourceError
+from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
 from streamad.ingest.decode import Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
-from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
-from streamad.ingest.sequences.late_entries import LateEntry
-from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, StreamState, hash_of
-from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
+from streamad.ingest.partition.dead_letters import HeldLetters, dead_letter, late_records, late_text
+from streamad.ingest.partition.first_times import FirstTimes
+from streamad.ingest.partition.refused_streams import TOO_MANY_STREAMS, RefusedStreams
+from streamad.ingest.sequences.closed_sequences import Closed, hash_of
+from streamad.ingest.sequences.late_entries import LateSamples
+from streamad.ingest.sequences.sequence_ends import StreamState
+from streamad.messages import OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
-from streamad.settings.plant_yaml import DecodeSettings, Settings
+from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FILE_OFFSETS, Record, RecordBatch, SampleBlock, from_us
+from streamad.types import Record, RecordBatch, SampleBlock
 
-_FIRST_RECORDS = 100
 _FEWEST_TOGETHER = 16
 """Fewer records are taken one by one: that is quicker."""
 _LONGEST_PAUSE = 1_024
-
-
-def dead_letter(
-    record: Record, partition: str, error: DecodeError, settings: DecodeSettings, now_us: int
-) -> DeadLetter:
-    """Return the dead letter of ``record``.
-
-    Value and key are cut above ``max_dead_letter_bytes`` (``truncated``); ``size_bytes`` and ``sha256`` are those of
-    the whole value.
-    """
-    limit, key = settings.max_dead_letter_bytes, record.key
-    return DeadLetter(
-        origin=Origin(partition, record.offset),
-        kind=error.kind,
-        error=str(error),
-        value=record.value[:limit],
-        key=None if key is None else key[:limit],
-        truncated=len(record.value) > limit or (key is not None and len(key) > limit),
-        size_bytes=len(record.value),
-        sha256=hashlib.sha256(record.value).hexdigest(),
-        created_at=from_us(now_us),
-    )
-
-
-class FirstTimes:
-    """Notices that a file's first samples all lie in its future: the file's time of change is wrong.
-
-    Nothing is committed meanwhile, so nothing is lost. ``begin`` is where reading goes on: nothing of later files was
-    committed, and if ``is_new`` no sample of this one. Records without readable samples tell nothing.
-    """
-
-    def __init__(self, partition: str, begin: int, *, is_new: bool) -> None:
-        self._partition = partition
-        self._is_open = is_new
-        self._begin = begin
-        self._file = begin // FILE_OFFSETS
-        self._n_wrong = 0
-        self._written_us = 0
-
-    @property
-    def are_all_wrong(self) -> bool:
-        """Return whether all records so far, at least one, have wrong times."""
-        return self._is_open and self._n_wrong > 0
-
-    def found(self, record: Record, written_us: int | None, error: DecodeError | None) -> None:
-        """Note a record. Raises SourceError if it is the last of the first 100 of a file, and all are wrong."""
-        if record.offset // FILE_OFFSETS > self._file and record.offset >= self._begin:
-            self.check()
-            self._file, self._is_open, self._n_wrong = record.offset // FILE_OFFSETS, True, 0
-        if not self._is_open or (error is not None and error.kind != "clock_skew"):
-            return
-        if record.timestamp_us is None and written_us is not None and error is not None:
-            self._n_wrong, self._written_us = self._n_wrong + 1, written_us
-            if self._n_wrong >= _FIRST_RECORDS:
-                self.check()
-        else:
-            self._is_open = False
-
-    def is_settled(self, offset: int) -> bool:
-        """Return whether the record at ``offset`` changes nothing here: its file's times are known to be right."""
-        return not self._is_open and offset // FILE_OFFSETS <= self._file
-
-    def check(self) -> None:
-        """Raise SourceError if all records so far, at least one, have wrong times."""
-        if self.are_all_wrong:
-            where = f" of file {self._file + 1} in its order" if self._file else ""
-            raise SourceError(
-                f"{self._partition}: the first {self._n_wrong} records{where} all lie after the file's last change "
-                f"({from_us(self._written_us).isoformat()}): set the file's time (touch) or decode.max_clock_skew"
-            )
 
 
 class Notice(NamedTuple):
@@ -108,15 +37,8 @@ class Notice(NamedTuple):
     stream: str | None = None
 
 
-def _late_text(late: LateEntry) -> str:
-    return (
-        "samples without a sequence id came later than sequences.allowed_lateness, so they have no verdict: "
-        f"{late.n} from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()}"
-    )
-
-
 class Intake:
-    """Decodes and assembles the records of one partition.
+    """Decodes and assembles the records of one partition: the one way in to ``Assembler``, and out of it.
 
     After a restart, records come again from the low watermark on. Below ``next_offset`` of the progress no dead letter
     and no late record is emitted: they were emitted before.
@@ -148,7 +70,7 @@ class Intake:
         self._n_alone, self._next_pause = 0, _FEWEST_TOGETHER
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
-        self._held: dict[int, DeadLetter] = {}
+        self._held = HeldLetters(partition, settings.decode)
         is_new = progress is None or (progress.clock_us is None and not progress.streams)
         self._times = FirstTimes(partition, 0 if progress is None else progress.next_offset, is_new=is_new)
         channels = [channel.name for channel in settings.channels]
@@ -263,6 +185,7 @@ class Intake:
     def _take(self, record: Record, batch: RecordBatch, now_us: int, block: SampleBlock | None = None) -> list[Closed]:
         """Take one record; ``block`` is what it holds, if that is known."""
         is_new = record.offset >= self._resume_at
+        # Before this record, since that is where the ends that no record caused lay at the first reading.
         repeated = self._reach(record.offset, now_us) if self._assembler.is_repeating else []
         written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
         try:
@@ -274,11 +197,11 @@ class Intake:
                 finished = self._assembler.push(block, own_time_us(record))
             if block is not None:
                 self._times.found(record, written_us, None)
-            if is_new:
+            if is_new:  # and not refused: then it is counted as a dead letter alone
                 self._count(record, block, now_us)
         except DecodeError as error:
             self._times.found(record, written_us, error)
-            finished = self._observe(record)
+            finished = self._observe(record)  # nobody can read it, but its own time passes for all streams
             if is_new:
                 self._set_letter_aside(record, error, now_us)
         self._counters.records += is_new
@@ -324,8 +247,8 @@ class Intake:
 
     def take_notices(self, now_us: int) -> list[Notice]:
         """Return what operators should know of since the last call."""
-        ended, self._assembler.late_without_id = self._assembler.late_without_id, []
-        notices = [Notice("late_samples", _late_text(late), stream) for stream, late in ended]
+        ended = self._assembler.take_late_without_id()
+        notices = [Notice("late_samples", late_text(late), stream) for stream, late in ended]
         notices += [Notice("bad_values", text) for text in self._bad_values.take_over()]
         if (refused := self._refused.take(now_us)) is not None:
             notices.append(Notice("too_many_streams", refused))
@@ -390,21 +313,15 @@ class Intake:
         self._aside.append(OutputRecord("dead_letters", self.partition, letter))
 
     def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
-        """Keep the dead letter of ``record`` while its sample is held, and emit those whose time proved wrong."""
-        for resolved in self._assembler.jumps.take_resolved():
-            letter = self._held.pop(resolved.offset, None)
-            if resolved.error is None or not is_new:
-                continue
-            if letter is None:
-                letter = self._jump_letter(record, now_us)
-            self._counters.dead_letters["time_jump"] += 1
-            letter = msgspec.structs.replace(letter, error=resolved.error)
-            self._aside.append(OutputRecord("dead_letters", self.partition, letter))
-        if self._assembler.jumps.is_held(stream, record.offset):
-            self._held[record.offset] = self._jump_letter(record, now_us)
-
-    def _jump_letter(self, record: Record, now_us: int) -> DeadLetter:
-        return dead_letter(record, self.partition, DecodeError("time_jump", ""), self._settings.decode, now_us)
+        """Emit the dead letters of held samples whose time proved wrong, and keep that of ``record`` if its is held."""
+        jumps = self._assembler.jumps
+        resolved = jumps.take_resolved()
+        for letter in self._held.take(resolved, record, now_us) if resolved else ():
+            if is_new:
+                self._counters.dead_letters[letter.kind] += 1
+                self._aside.append(OutputRecord("dead_letters", self.partition, letter))
+        if jumps.is_held(stream, record.offset):
+            self._held.hold(record, now_us)
 
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
         found = self._assembler.take_late()
@@ -414,28 +331,9 @@ class Intake:
             found = [late for late in found if late.closed and self._is_untold(late)]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
-        for _, together in groupby(found, key=_message_of):
-            record = self._late_record(list(together), now_us)
+        for record in late_records(found, self.partition, now_us):
             self._aside.append(OutputRecord("late", record.stream, record))
 
     def _is_untold(self, late: LateSamples) -> bool:
         begin = self._untold.get((late.stream, hash_of(late.sequence)))
         return begin is not None and late.offset >= begin
-
-    def _late_record(self, together: list[LateSamples], now_us: int) -> LateRecord:
-        first = together[0]
-        rows = [row for late in together for row in late.values.tolist()]
-        return LateRecord(
-            origin=Origin(self.partition, first.offset),
-            stream=first.stream,
-            sequence=first.sequence,
-            cause="closed" if first.closed else "late",
-            times=[from_us(time_us) for late in together for time_us in late.times_us.tolist()],
-            values=[[None if math.isnan(value) else value for value in row] for row in rows],
-            created_at=from_us(now_us),
-        )
-
-
-def _message_of(late: LateSamples) -> tuple[int, str, str | None, bool]:
-    """Return the key by which late samples share a late record: those of a chunk stay together."""
-    return late.offset, late.stream, late.sequence, late.closed

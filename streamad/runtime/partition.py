@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import Attribution, DeadLetter, Event, LateRecord, OutputRecord

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.judge.debts import Ledger
 from streamad.judge.explainer import Explainer
 from streamad.judge.gate import WindowRecords

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from streamad.ingest.sequences.closed_ids import NEVER_US
+from streamad.ingest.sequences.clocks import NEVER_US
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.open_sequence import OpenSequence
-from streamad.ingest.sequences.runs import Clocks, rises
-from streamad.ingest.sequences.sequence_ends import Closed, StreamState
+from streamad.ingest.sequences.runs import rises
+from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import FinishedSequence, Position, SampleBlock, Singles
 
@@ -23,7 +24,8 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     Return None, with nothing done, if they may be late, wait, merge, end or begin anything; what ends nothing is not
     far ahead, either. ``clock_us`` is the partition's clock; ``is_timed``: the record has its own time.
     """
-    sequence, newest_us = stream.open.by_key.get(block.sequence), stream.max_time_us
+    clocks = stream.clocks
+    sequence, newest_us = stream.open.by_key.get(block.sequence), clocks.max_time_us
     if sequence is None or newest_us is None or stream.held is not None or block.offset < stream.done_below:
         return None
     times_us = block.times_us
@@ -38,8 +40,8 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     seen_us = max(clock_us, last_us)
     sequence.seen_us = max(sequence.seen_us, seen_us)
     stream.open.grew(sequence, nbytes)
-    stream.max_time_us = last_us
-    stream.last_record_us = clock_us if is_timed else seen_us
+    clocks.max_time_us = last_us
+    clocks.last_record_us = clock_us if is_timed else seen_us
     return last_us
 
 
@@ -67,8 +69,8 @@ def join_singles(
         stream = streams.get(singles.streams[at])
         if stream is None or ends[at] or singles.offsets[at] < stream.done_below:
             break
-        opened, newest_us, time_us = stream.open, stream.max_time_us, singles.times_us[at]
-        sequence = opened.by_key.get(singles.sequences[at])
+        opened, clocks, time_us = stream.open, stream.clocks, singles.times_us[at]
+        sequence, newest_us = opened.by_key.get(singles.sequences[at]), clocks.max_time_us
         if sequence is None or newest_us is None or time_us <= sequence.last_us or time_us < newest_us:
             break
         if sequence.n >= most or time_us - sequence.start_us > longest:
@@ -88,7 +90,7 @@ def join_singles(
         stream.counted_bytes += taken
         nbytes += taken
         sequence.seen_us = max(sequence.seen_us, clock_us, time_us)
-        stream.max_time_us, stream.last_record_us = time_us, clock_us
+        clocks.max_time_us, clocks.last_record_us = time_us, clock_us
     else:
         at = len(singles.offsets)
     return at, clock_us, nbytes
@@ -138,22 +140,24 @@ def whole(
     beginning or lie more than ``farthest_us`` ahead; also if sequences have a length or a gap. ``partition_before`` is
     the partition's clock before the record; for the others see ``joined``.
     """
-    key, newest_us, times_us = block.sequence, stream.max_time_us, block.times_us
+    key, clocks, times_us = block.sequence, stream.clocks, block.times_us
+    newest_us = clocks.max_time_us
     if key is None or newest_us is None or not _may_be_whole(stream, block):
         return None
     first_us, last_us = times_us.item(0), times_us.item(len(times_us) - 1)
     if first_us < newest_us or last_us - newest_us > farthest_us or last_us - first_us > stream.settings.max_duration:
         return None
-    if not _has_plain_times(block) or stream.knows(key, max(clock_us, first_us)):
+    if not _has_plain_times(block) or stream.closed.knows(key, max(clock_us, first_us)):
         return None
     seen_us, position = max(clock_us, last_us), Position(block.offset, 0)
-    before = Clocks(newest_us, stream.floor_us, stream.last_record_us, partition_before, clock_us)
+    before = clocks.before(partition_before, clock_us)
     routes = () if block.route is None else (block.route,)
     finished = FinishedSequence(stream.name, key, "marker", times_us, block.values, position, routes=routes)
     closed = Closed(finished, key, seen_us, last_us, 0, block.offset, before)
-    stream.max_time_us = last_us
-    stream.last_record_us = clock_us if is_timed else seen_us
-    stream.enter(closed)
+    clocks.max_time_us = last_us
+    clocks.last_record_us = clock_us if is_timed else seen_us
+    stream.closed.end(closed)
+    stream.reread.ended(closed)
     return closed
 
 

@@ -1,14 +1,33 @@
-"""Late entries: sequences all of whose samples came late, so that each of them still gets a verdict."""
+"""Late samples, and late entries: sequences all of whose samples came late, so that each still gets a verdict."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from streamad.ingest.sequences.runs import Clocks, Run
-from streamad.types import FinishedSequence
+from streamad.ingest.sequences.clocks import Clocks
+from streamad.ingest.sequences.runs import Run
+from streamad.types import FinishedSequence, FloatArray, IntArray
 
 MAX_LATE_ENTRIES = 1_000
 """Open entries of a stream, and ended ones that are remembered: the oldest ends or is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateSamples:
+    """Samples in no sequence: theirs is closed, or they came beyond ``allowed_lateness``.
+
+    ``merged`` counts the samples merged into them before.
+    """
+
+    stream: str
+    sequence: str | None
+    closed: bool
+    offset: int
+    times_us: IntArray
+    values: FloatArray
+    merged: int = 0
 
 
 class LateEntry:

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from streamad.ingest.sequences.clocks import Clocks
 from streamad.ingest.sequences.late_entries import LateEntry
-from streamad.ingest.sequences.runs import Clocks, Routes, Run, joined_routes
+from streamad.ingest.sequences.runs import Routes, Run, joined_routes
 from streamad.messages import EndReason
 from streamad.types import FinishedSequence, FloatArray, IntArray, from_us
 

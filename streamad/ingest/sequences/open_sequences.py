@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, KeysView, ValuesView
 
-from streamad.ingest.sequences.closed_ids import NEVER_US
+from streamad.ingest.sequences.clocks import NEVER_US, Clocks
 from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.open_sequence import OpenSequence
-from streamad.ingest.sequences.runs import Clocks
 from streamad.settings.plant_yaml import SequenceSettings
 
 

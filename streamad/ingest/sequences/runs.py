@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from streamad.ingest.sequences.clocks import Clocks
 from streamad.types import FloatArray, IntArray, Position, SampleBlock
 
 MAX_ROUTES = 3
@@ -31,19 +32,6 @@ def joined_routes(first: Routes, second: Routes) -> Routes:
     for offset, value in sorted((*first, *second)):
         lowest.setdefault(value, offset)
     return tuple((offset, value) for value, offset in lowest.items())[:MAX_ROUTES]
-
-
-class Clocks(NamedTuple):
-    """A stream's and its partition's clocks before a record, from which rereading starts.
-
-    ``record_us`` is the partition's clock with that record, None if it has no time of its own and is the first.
-    """
-
-    max_time_us: int | None
-    floor_us: int | None
-    last_record_us: int | None
-    partition_us: int | None
-    record_us: int | None
 
 
 @dataclass(slots=True, eq=False)

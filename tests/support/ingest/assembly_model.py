@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from streamad.ingest.sequences.sequence_ends import Closed, LateSamples
+from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.ingest.sequences.late_entries import LateSamples
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 

@@ -10,8 +10,8 @@ import pytest
 
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequences import sequence_ends
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences import closed_sequences
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import MAX_TIME_US, SampleBlock
@@ -116,7 +116,7 @@ def test_bare_marker_is_no_sample() -> None:
     plant = Plant(us(end=("marker",)))
     plant.send(0, 1)
     assert plant.send(2, end=True, value=NAN) == [("A", "marker", [0, 1])]
-    assert plant.assembler.merged == 1
+    assert [closed.merged for closed in plant.finished] == [1]
     assert plant.assembler.buffered_bytes == 0
 
 
@@ -260,7 +260,7 @@ def test_a_refused_stream_does_not_swallow_what_its_record_ended() -> None:
 
 
 def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_ends, "MAX_CLOSED_IDS", 10)
+    monkeypatch.setattr(closed_sequences, "MAX_CLOSED_IDS", 10)
     plant = Plant(us(end=("marker",)))
     for i in range(50):
         plant.send(i, id=f"B{i}", end=True)

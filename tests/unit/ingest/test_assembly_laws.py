@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
@@ -72,23 +72,21 @@ def test_agrees_with_the_model_where_samples_go_the_short_ways(limits: SequenceS
 @given(sequence_settings(), arrivals())
 def test_no_sample_is_lost_or_counted_twice(limits: SequenceSettings, records: list[Record]) -> None:
     assembler = Assembler("p", limits)
-    pushed = in_cuts = late = jumped = 0
+    pushed = in_cuts = late = merged = jumped = 0
 
-    def check() -> None:
-        assert pushed == jumped + in_cuts + late + assembler.merged + assembler.pending_samples + len(
-            assembler.jumps.held
-        )
+    def count(finished: list[Closed]) -> None:
+        nonlocal in_cuts, late, merged, jumped
+        in_cuts += sum(closed.sequence.n_samples for closed in finished if not closed.sequence.n_late)
+        found = assembler.take_late()
+        late += sum(len(samples.times_us) for samples in found)
+        merged += sum(each.merged for each in (*finished, *found))
+        jumped += sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
+        assert pushed == jumped + in_cuts + late + merged + assembler.pending_samples + len(assembler.jumps.held)
 
     for offset, record in enumerate(records):
-        finished = assembler.push(record.block(offset), record.record_us)
         pushed += len(record.times)
-        in_cuts += sum(closed.sequence.n_samples for closed in finished if not closed.sequence.n_late)
-        jumped += sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
-        late += sum(len(samples.times_us) for samples in assembler.take_late())
-        check()
-    in_cuts += sum(c.sequence.n_samples for c in assembler.end_of_input() if not c.sequence.n_late)
-    late += sum(len(samples.times_us) for samples in assembler.take_late())
-    check()
+        count(assembler.push(record.block(offset), record.record_us))
+    count(assembler.end_of_input())
     assert assembler.pending_samples == len(assembler.jumps.held) == assembler.buffered_bytes == 0
 
 

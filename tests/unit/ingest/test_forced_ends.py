@@ -8,8 +8,8 @@ import pytest
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequences import sequence_ends
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences import rereading
+from streamad.ingest.sequences.closed_sequences import Closed, id_hash
 from streamad.messages import LateRecord
 from streamad.partition_progress import ForcedEnd, Progress, StreamProgress, merge
 from streamad.settings.plant_yaml import SequenceSettings
@@ -94,7 +94,7 @@ def test_the_wall_clock_is_not_recorded_if_the_next_record_implies_it(record_us:
     assert forced_of(plant.saved()) == ([(1, 106, None)] if is_told else [])
 
 
-@pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", sequence_ends.id_hash("A"))])
+@pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", id_hash("A"))])
 def test_an_eviction_names_the_sequence_it_ended(id: str | None, ended: str) -> None:
     plant = Plant(us())
     plant.send(0, at=100, id=id)
@@ -124,7 +124,7 @@ def test_a_finished_end_is_no_longer_recorded() -> None:
 
 
 def test_recorded_ends_are_bounded_and_the_oldest_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_ends, "MAX_FORCED_ENDS", 3)
+    monkeypatch.setattr(rereading, "MAX_FORCED_ENDS", 3)
     plant = Plant(us(end=("gap",), gap=1000, max_duration=1000, allowed_lateness=5))
     for time in range(0, 50, 10):
         plant.send(time, at=100 + time)
@@ -240,7 +240,7 @@ def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     second = Plant(limits, first.saved())
     send_first(second)
     progress = second.saved(verdicts=2)
-    assert (progress.low_watermark, forced_of(progress)) == (2, [(3, None, sequence_ends.id_hash("B"))])
+    assert (progress.low_watermark, forced_of(progress)) == (2, [(3, None, id_hash("B"))])
     third = Plant(limits, progress)
     send_second(third)
     third.send(8, at=200, id="B")

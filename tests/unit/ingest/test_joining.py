@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
+from streamad.ingest.partition.streams import PartitionStreams
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.joining import joined, whole
-from streamad.ingest.sequences.sequence_ends import Closed, StreamState
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
@@ -24,10 +25,10 @@ ONE = (1.0, 2.0)
 class LongWay(Assembler):
     """An assembler without the short ways."""
 
-    def _goes_short(
-        self, stream: StreamState, block: SampleBlock, record_us: int | None, partition_before: int | None
-    ) -> bool:
-        return False
+    def push(self, block: SampleBlock, record_us: int | None = None) -> list[Closed]:
+        with pytest.MonkeyPatch.context() as alone:
+            alone.setattr(PartitionStreams, "take_short", lambda *_: False)
+            return super().push(block, record_us)
 
 
 @given(orderly_settings(), orderly(), st.data())
@@ -46,13 +47,11 @@ def test_the_short_way_does_what_the_long_way_does(
             for assembler in (short, long):
                 in_flight[assembler] += assembler.expire(wall_us)
         assert list(map(all_of, in_flight[short])) == list(map(all_of, in_flight[long]))
-        assert lates_of(short.take_late()) == lates_of(long.take_late())
+        ours, theirs = short.take_late(), long.take_late()
+        assert lates_of(ours) == lates_of(theirs)
+        assert [late.merged for late in ours] == [late.merged for late in theirs]
         assert (short.clock_us, short.pending_samples) == (long.clock_us, long.pending_samples)
-        assert (short.open_sequences, short.merged, short.duplicates) == (
-            long.open_sequences,
-            long.merged,
-            long.duplicates,
-        )
+        assert short.open_sequences == long.open_sequences
         assert short.buffered_bytes == sum(stream.nbytes for stream in short.streams.values())
         n_committed = data.draw(st.integers(-1, len(in_flight[short])))
         for assembler in (short, long) if n_committed >= 0 else ():
@@ -106,7 +105,7 @@ def test_what_joins_the_short_way(limits: SequenceSettings, record: Record, join
     stream = assembler.streams["r"]
     last_us = joined(stream, record.block(1), 100, is_timed=True)
     assert last_us == (record.times[-1] if joins else None)
-    assert (stream.n_buffered, stream.last_record_us) == ((1 + len(record.times), 100) if joins else (1, 10))
+    assert (stream.n_buffered, stream.clocks.last_record_us) == ((1 + len(record.times), 100) if joins else (1, 10))
 
 
 WHOLE = Record("r", "B", (11, 12), (ONE, ONE), end=True, route="y")
@@ -149,7 +148,7 @@ def test_what_is_a_whole_sequence_the_short_way(limits: SequenceSettings, record
             ("y",),
             max(30, record.times[-1]),
         )
-        assert stream.knows("B", closed.at_us)
+        assert stream.closed.knows("B", closed.at_us)
 
 
 def test_the_clock_of_the_last_sample_is_kept() -> None:

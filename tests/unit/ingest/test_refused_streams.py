@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.ingest.refused_streams import RefusedStreams
+from streamad.ingest.partition.refused_streams import RefusedStreams
 
 HOUR_US = 3_600_000_000
 

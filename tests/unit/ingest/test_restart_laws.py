@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.messages import DeadLetter, LateRecord, OutputRecord
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings, Settings

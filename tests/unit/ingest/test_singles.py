@@ -20,7 +20,7 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_rows import ValueReader
 from streamad.ingest.decode_values import read_id
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters

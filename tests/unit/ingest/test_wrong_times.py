@@ -136,6 +136,7 @@ def test_a_late_sample_before_its_sequence_begins_makes_it_partial_also_after_a_
 
 def test_late_entries_of_a_stream_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamad.ingest.sequences.sequence_ends.MAX_LATE_ENTRIES", 3)
+    monkeypatch.setattr("streamad.ingest.sequences.closed_sequences.MAX_LATE_ENTRIES", 3)
     reader = Reader()
     reader.read(*lines([[("now", 100, True)]]), *lines([[(f"L{i}", float(i), False)] for i in range(5)]), first=0)
     assert [s.sequence for s in reader.found] == ["now", "L0", "L1"]

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from streamad.ingest.sequences.sequence_ends import Position
 from streamad.judge.gate import is_shown, make_window
 from streamad.judge.verdicts import alert_id
 from streamad.messages import ModelRef, Verdict, unpacked_values
 from streamad.settings.outputs import DisplaySettings
-from streamad.types import ChannelSpec, Window
+from streamad.types import ChannelSpec, Position, Window
 
 WINDOW = Window(np.arange(12, dtype=np.float32).reshape(3, 4), 2)
 CHANNELS = (ChannelSpec("temp", "°C"), ChannelSpec("pressure", "bar"), ChannelSpec("ph", ""))

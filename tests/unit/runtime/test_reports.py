@@ -14,6 +14,7 @@ import pytest
 
 from streamad.errors import OutputError
 from streamad.ingest.sequences import runs
+from streamad.ingest.sequences.clocks import Clocks
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.judge.routing import Router
 from streamad.messages import ModelRef, Running, WorkerStatus, unpacked_curve
@@ -197,7 +198,7 @@ async def test_the_model_is_that_of_the_route_so_far(unknown: Any, missing: Any,
 
 
 def test_a_message_of_many_channels_is_at_most_100_kb() -> None:
-    nothing = runs.Clocks(None, None, None, None, None)
+    nothing = Clocks(None, None, None, None, None)
     times_us, values = START_US + 1_000_000 * np.arange(80), np.full((80, 1_000), 0.1, np.float32)
     samples = runs.Run("x", times_us, values, Position(0, 0), nothing, arrived_us=START_US)
     one = snapshots.Open("a", OpenSequence(samples, partial=False))

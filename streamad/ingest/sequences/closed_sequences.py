@@ -1,0 +1,175 @@
+"""The sequences of a stream that have ended, so that a late sample of one is known as such."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from streamad.ingest.sequences.clocks import NEVER_US, Clocks
+from streamad.ingest.sequences.late_entries import MAX_LATE_ENTRIES
+from streamad.ingest.sequences.runs import Run
+from streamad.partition_progress import StreamProgress
+from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import FinishedSequence
+
+MAX_CLOSED_IDS = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closed:
+    """A finished sequence with the state that its progress needs until the verdict is committed.
+
+    ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
+    the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record. ``unseen``: its
+    beginning may lie before the first record read.
+    """
+
+    sequence: FinishedSequence
+    key: str | None
+    at_us: int
+    through_us: int
+    merged: int
+    offset: int
+    before: Clocks
+    unseen: bool = False
+
+
+@lru_cache(maxsize=10_000)
+def id_hash(key: str) -> str:
+    """Return the short hash under which a closed sequence id is remembered."""
+    return blake2b(key.encode(), digest_size=9).hexdigest()
+
+
+def hash_of(key: str | None) -> str:
+    """Return ``id_hash`` of a sequence id, "" if there is none."""
+    return "" if key is None else id_hash(key)
+
+
+class ClosedSequences:
+    """What a stream knows of its ended sequences: hashes of ids, or the event time through which those without id end.
+
+    Law: a sample of an ended sequence is known as such until the partition's clock has passed its end by ``memory_us``;
+    after that its id may begin another sequence. What is ended but not committed is forgotten by a restart, and ends
+    again. Ids of late sequences are kept apart: they displace no id of a judged one.
+    """
+
+    __slots__ = ("_committed_through_us", "_ids", "_late_ids", "_through_us", "memory_us")
+
+    def __init__(self, settings: SequenceSettings) -> None:
+        self.memory_us = (
+            settings.closed_memory
+            if settings.closed_memory is not None
+            else settings.max_duration + settings.allowed_lateness
+        )
+        self._ids = _ClosedIds(MAX_CLOSED_IDS)
+        self._late_ids = _ClosedIds(MAX_LATE_ENTRIES)
+        self._through_us: int | None = None
+        self._committed_through_us: int | None = None
+
+    # --- who asks ---
+
+    def holds(self, run: Run) -> bool:
+        """Return whether the sequence of ``run``, which is not open, has ended."""
+        if run.sequence is None:
+            return self._through_us is not None and run.first_us <= self._through_us
+        return self.knows(run.sequence, max(run.arrived_us, run.first_us))
+
+    def knows(self, key: str, clock_us: int) -> bool:
+        """Return whether the sequence ``key`` has ended, and is remembered at the clock ``clock_us``."""
+        if not self._ids.ended and not self._late_ids.ended:
+            return False
+        hashed = id_hash(key)
+        at_us = max(self._ids.ended.get(hashed, -NEVER_US), self._late_ids.ended.get(hashed, -NEVER_US))
+        return clock_us <= at_us + self.memory_us
+
+    def ended_us(self, hashed: str) -> int | None:
+        """Return the clock at the end of the sequence whose id has this hash; None if it is not remembered."""
+        return self._ids.ended.get(hashed)
+
+    # --- what ends ---
+
+    def end(self, closed: Closed) -> None:
+        """Note the end of a sequence."""
+        if closed.key is not None:
+            _put_last(self._ids.ended, id_hash(closed.key), closed.at_us)
+        elif self._through_us is None or closed.through_us > self._through_us:
+            self._through_us = closed.through_us
+
+    def end_late(self, key: str, at_us: int) -> None:
+        """Note the end of a late sequence, at the clock ``at_us``."""
+        _put_last(self._late_ids.ended, id_hash(key), at_us)
+        self._late_ids.forget_ended()
+
+    def forget(self, clock_us: int) -> None:
+        """Forget the ids that may recur at the partition's clock ``clock_us``."""
+        self._ids.forget_ended(clock_us - self.memory_us)
+        self._late_ids.forget_ended(clock_us - self.memory_us)
+
+    # --- what is saved ---
+
+    def commit(self, closed: Closed) -> None:
+        """Note that the verdict of ``closed`` is durable."""
+        if closed.key is not None:
+            ids = self._late_ids if closed.sequence.n_late else self._ids
+            _put_last(ids.committed, id_hash(closed.key), closed.at_us)
+        elif self._committed_through_us is None or closed.through_us > self._committed_through_us:
+            self._committed_through_us = closed.through_us
+
+    def forget_committed(self, clock_us: int) -> None:
+        """Forget the ids that may recur at ``clock_us``, the partition's clock from which rereading starts."""
+        self._ids.forget_committed(clock_us - self.memory_us)
+        self._late_ids.forget_committed(clock_us - self.memory_us)
+
+    @property
+    def committed(self) -> tuple[dict[str, int], dict[str, int], int | None]:
+        """Return what is committed, as progress saves it: ``closed``, ``closed_late``, ``closed_through_us``."""
+        return dict(self._ids.committed), dict(self._late_ids.committed), self._committed_through_us
+
+    def restore(self, saved: StreamProgress) -> None:
+        """Set what ``saved`` holds."""
+        self._ids.restore(saved.closed)
+        self._late_ids.restore(saved.closed_late)
+        self._through_us = self._committed_through_us = saved.closed_through_us
+
+
+class _ClosedIds:
+    """Hashes of ids with the partition's clock at the end of their sequences, in the order of the ends.
+
+    ``ended`` holds those of all ended sequences, ``committed`` those whose verdict is durable; at most ``most`` each,
+    the newest ones. An ordered dict finds its oldest id at once, a plain one only behind all places of removed ids.
+    """
+
+    __slots__ = ("committed", "ended", "most")
+
+    def __init__(self, most: int) -> None:
+        self.ended: OrderedDict[str, int] = OrderedDict()
+        self.committed: OrderedDict[str, int] = OrderedDict()
+        self.most = most
+
+    def forget_ended(self, before_us: int = -NEVER_US) -> None:
+        """Forget the ends before the clock ``before_us``, and the oldest of too many."""
+        _forget(self.ended, before_us, self.most)
+
+    def forget_committed(self, before_us: int) -> None:
+        """Forget the commits of ends before the clock ``before_us``, and the oldest of too many."""
+        _forget(self.committed, before_us, self.most)
+
+    def restore(self, saved: Mapping[str, int]) -> None:
+        """Set the ids that a progress holds."""
+        self.ended, self.committed = OrderedDict(saved), OrderedDict(saved)
+
+
+def _put_last(ids: OrderedDict[str, int], hashed: str, at_us: int) -> None:
+    ids[hashed] = at_us
+    ids.move_to_end(hashed)  # an id that recurs: the order is that of the ends
+
+
+def _forget(ids: OrderedDict[str, int], before_us: int, most: int) -> None:
+    while ids:
+        oldest = next(iter(ids))
+        if ids[oldest] >= before_us and len(ids) <= most:
+            break
+        del ids[oldest]
