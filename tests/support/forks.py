@@ -35,5 +35,7 @@ def fork_server_context(*more: str) -> ForkServerContext:
     ``more`` are further modules to import, for who asks first.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.runtime.child", "tests.support.kafka.child", *more])
+    context.set_forkserver_preload(
+        ["tests.support.runtime.child", "tests.support.kafka.child", "streamad_models.torchscript", *more]
+    )
     return context
