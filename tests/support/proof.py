@@ -42,6 +42,7 @@ def _prove(content: bytes, path: list[str], environment: dict[str, str], writing
 
     torch.set_num_threads(1)
     sys.path[:] = path
+    os.environ.clear()
     os.environ.update(environment)
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))
     os.dup2(writing.fileno(), 1)

@@ -18,7 +18,9 @@ def forked_streamad(*arguments: str, cwd: Path, path: Sequence[str] = (), **envi
     """Call the command line in a process of its own; it imports from ``path`` first."""
     with tempfile.TemporaryDirectory() as folder, forked(fork_server_context()) as start:
         said = [Path(folder) / name for name in ("out", "err")]
-        process = start(_be_streamad, arguments, cwd, [*path, *sys.path], {"COLUMNS": "200", **environment}, said)
+        process = start(
+            _be_streamad, arguments, cwd, [*path, *sys.path], {**os.environ, "COLUMNS": "200", **environment}, said
+        )
         process.join(LIMIT_S)
         code = process.exitcode
         assert code is not None, f"it runs after {LIMIT_S:g} s"
@@ -31,7 +33,9 @@ def _be_streamad(
     for number, each in enumerate(said, 1):
         os.dup2(os.open(each, os.O_WRONLY | os.O_CREAT), number)
     os.chdir(cwd)
-    os.environ.update({"PYTHONPATH": os.pathsep.join(path), **environment})
+    os.environ.clear()
+    first = environment.get("PYTHONPATH", "")
+    os.environ.update({**environment, "PYTHONPATH": os.pathsep.join(filter(None, [first, *path]))})
     sys.path[:] = path
     sys.argv = ["streamad", *arguments]
     try:
