@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.support import data
 from tests.support.kafka.broker import Broker, jars_or_skip, new_broker
+from tests.support.proof import proved_in_fork
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)
@@ -22,6 +23,14 @@ _PRIORITY = str(Path(__file__).parent / "support" / "priority")
 if _PRIORITY not in os.environ.get("PYTHONPATH", ""):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PRIORITY, os.environ.get("PYTHONPATH")]))
 os.environ["TESTS_KEEP_PRIORITY"] = "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_proof() -> Iterator[None]:
+    """A training by the command line in this process proves its version in a fork (``tests/support/proof.py``)."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("streamad.commands.train.proved_in_new_process", proved_in_fork)
+        yield
 
 
 @pytest.fixture(scope="session")

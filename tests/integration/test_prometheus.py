@@ -91,7 +91,7 @@ def test_each_fault_brings_its_rule_to_fire(plant: CliPlant, tmp_path: Path) -> 
     plant.write_recordings("normal", normal=40, odd=0, seed=5)
     plant.write_config(
         source=FOLLOWED,
-        model={"detector": "ensemble", "options": {}},
+        model={"detector": "nearest", "options": {}, "references": []},
         alerts={"false_alarm_rate": 0.1},
         metrics={"listen": f"127.0.0.1:{port}"},
         sequences={"end": ["marker"]},

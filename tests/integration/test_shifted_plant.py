@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import random
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from streamad.cli import app
 from tests.support.runtime.cli import CliPlant, Outcome
 
 N = 40
@@ -28,20 +31,33 @@ def write_day(plant: CliPlant, path: str, seed: int, *, unit: float = 1.0, shift
     file.write_text("".join(f"{line}\n" for line in lines))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a plant whose model is trained on ``both/day1.jsonl``, with three more days."""
+    folder = tmp_path_factory.mktemp("shifted")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant = CliPlant(folder, None, monkeypatch)  # type: ignore[arg-type]  # only writes files here
+        plant.write_config(
+            model={"recordings": None, "detector": "ensemble", "options": {}, "references": []},
+            alerts={"false_alarm_rate": RATE},
+            sinks={"events": "out/events.jsonl"},
+        )
+        write_day(plant, "both/day1.jsonl", 1)
+        write_day(plant, "recordings/day2.jsonl", 2)
+        write_day(plant, "shifted/day3.jsonl", 3, unit=1_000.0)
+        monkeypatch.chdir(folder)
+        outcome = CliRunner().invoke(app, ["train", "both", "--config", str(plant.config)])
+    assert outcome.exit_code == 0, outcome.output
+    return folder
+
+
 @pytest.fixture
-def trained(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CliPlant:
-    """A plant whose model is trained on ``both/day1.jsonl``, and three more days."""
-    plant = CliPlant(tmp_path, capsys, monkeypatch)
-    plant.write_config(
-        model={"recordings": None, "detector": "ensemble", "options": {}, "references": []},
-        alerts={"false_alarm_rate": RATE},
-        sinks={"events": "out/events.jsonl"},
-    )
-    write_day(plant, "both/day1.jsonl", 1)
-    write_day(plant, "recordings/day2.jsonl", 2)
-    write_day(plant, "shifted/day3.jsonl", 3, unit=1_000.0)
-    assert plant("train both").code == 0
-    return plant
+def trained(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CliPlant:
+    """The plant, a copy for each test."""
+    shutil.copytree(folder, tmp_path / "plant")
+    return CliPlant(tmp_path / "plant", capsys, monkeypatch)
 
 
 def notes(outcome: Outcome) -> list[str]:

@@ -6,6 +6,18 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Final
+
+_PRELOADED: Final = (
+    "tests.support.runtime.child",
+    "tests.support.kafka.child",
+    "streamad.commands.run.command",
+    "streamad.commands.train",
+    "streamad.judge.shift.watch",
+    "streamad.runtime.reports",
+    "streamad_models.torchscript",
+    "scipy.special",
+)
 
 
 @contextmanager
@@ -35,5 +47,5 @@ def fork_server_context(*more: str) -> ForkServerContext:
     ``more`` are further modules to import, for who asks first.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.runtime.child", "tests.support.kafka.child", *more])
+    context.set_forkserver_preload([*_PRELOADED, *more])
     return context

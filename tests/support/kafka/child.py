@@ -16,13 +16,15 @@ from streamad.cli import main  # noqa: E402
 
 
 def streamad(arguments: list[str], folder: Path, log: Path, environment: Mapping[str, str]) -> None:
-    """Be ``streamad`` with ``arguments``, in ``folder``, with more ``environment``; what it says goes to ``log``."""
+    """Be ``streamad`` with ``arguments``, in ``folder``, in ``environment``; what it says goes to ``log``."""
     said = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.chdir(folder)
     # A trainer that it starts finds what it finds itself, and what tests put first (tests/support/priority).
-    first = os.environ.get("PYTHONPATH", "")
-    os.environ.update({"PYTHONPATH": os.pathsep.join(filter(None, [first, *sys.path])), **environment})
+    path = os.pathsep.join(filter(None, [environment.get("PYTHONPATH", ""), *sys.path]))
+    # Not the environment of whoever first asked for a fork.
+    os.environ.clear()
+    os.environ.update({**environment, "PYTHONPATH": path})
     sys.argv = ["streamad", *arguments]
     main()

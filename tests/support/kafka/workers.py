@@ -141,7 +141,7 @@ class ForkServer:
     def start(self, name: str, arguments: Sequence[str], folder: Path, log: Path, **environment: str) -> Worker:
         """Start ``streamad`` with ``arguments`` in a fork of a process that has it imported."""
         log.touch()
-        given = (list(arguments), folder, log, environment)
+        given = (list(arguments), folder, log, {**os.environ, **environment})
         process = self._context.Process(target=kafka_child.streamad, args=given)
         process.start()
         return Worker(name, _Forked(process), log)

@@ -1,4 +1,7 @@
-"""ONNX Runtime and OpenVINO give the terms of TorchScript for every kind of detector; other files are refused."""
+"""ONNX Runtime and OpenVINO give the terms of TorchScript for every kind of detector; other files are refused.
+
+An export takes seconds: each kind is fitted once, on windows with and without ties; the ensemble has two of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +19,68 @@ from streamad.judge.calibration import Calibration
 from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
 from streamad.ports import Scorer
 from streamad.testing import check_scorer
+from streamad.types import WindowSet
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.simple import MPCA, PCA, MiniRocketNearest, MiniRocketOptions, Pointwise, Unfolded
 from tests.support.detectors import SEQUENCES, sequences
+from tests.support.ties import assert_same, in_batches, joined, tied, windows
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("openvino")
 ENSEMBLE = "ensemble with a network"
+HELD, COARSE, FLAT = TIES = ({"held", "steps", "repeats"}, {"held", "coarse", "repeats"}, {"flat", "steps"})
 KINDS: dict[str, Any] = {
     ENSEMBLE: Ensemble(EnsembleOptions(n_minirocket=84, n_groups=2, effort="normal", time_limit_s=1e-6)),
+    "neutral_ad": NeutralAD(NeutralADOptions(n_transformations=3, epochs=2)),
     "pointwise": Pointwise(),
     "pca": PCA(),
     "unfolded": Unfolded(),
     "mpca": MPCA(),
-    "minirocket": MiniRocketNearest(MiniRocketOptions(n_features=168)),  # nearest without features is the same
-}  # the first holds what the default ensemble and neutral_ad consist of
+    "minirocket": MiniRocketNearest(MiniRocketOptions(n_features=840)),  # nearest without features is the same
+}
+TRAINED_WITH = {"neutral_ad": FLAT, "minirocket": COARSE}
 FILES = {"onnxruntime": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
 
 
 class Exported(NamedTuple):
     """A model as each backend serves it, and the folder of its files."""
 
+    kind: str
     fitted: FittedModule
     torchscript: Scorer
     others: dict[str, Scorer]
     folder: Path
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    folder, detector = tmp_path_factory.mktemp("exported"), KINDS[request.param]
-    fitted = detector.fit(SEQUENCES.normal, seed=0, device="cpu")
+def ties_of(n: int, ties: set[str], seed: int) -> WindowSet:
+    return tied(sequences(n, seed=seed), frozenset(ties), seed, unit=0.25)
+
+
+def export(kind: str, detector: Any, training: WindowSet, folder: Path) -> Exported:
+    fitted = detector.fit(training, seed=0, device="cpu")
     fitted.export(folder)
     for backend, names in FILES.items():
         assert fitted.export_for(backend, folder) == names
     assert {path.name for path in folder.iterdir()} == {"model.ts", "model.onnx", "model.xml", "model.bin"}
     others = {backend: detector.load_by(backend, folder, device="auto") for backend in FILES}
-    return Exported(fitted, detector.load(folder, device="cpu"), others, folder)
+    return Exported(kind, fitted, detector.load(folder, device="cpu"), others, folder)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    training = SEQUENCES.normal
+    if request.param != ENSEMBLE:
+        training = joined(training, ties_of(24, TRAINED_WITH.get(request.param, HELD), seed=7))
+    return export(request.param, KINDS[request.param], training, tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def tied_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """On windows so short that the export is half as long: all parts are there, at one dilation each."""
+    training = windows(24, 3, 12, frozenset(HELD), 0)
+    return export(ENSEMBLE, KINDS[ENSEMBLE], training, tmp_path_factory.mktemp("tied"))
 
 
 @pytest.mark.parametrize("backend", FILES)
@@ -65,6 +92,25 @@ def test_the_terms_are_those_of_torchscript_alone_and_in_company(exported: Expor
         for i in range(0, len(data), 5):
             alone = scorer.score(data.values[i : i + 1], data.lengths[i : i + 1])
             assert probe_deviation(alone, expected[i : i + 1]) < PROBE_TOLERANCE
+
+
+@pytest.mark.parametrize("backend", FILES)
+def test_the_terms_are_those_of_torchscript_where_values_tie(exported: Exported, backend: str) -> None:
+    new = joined(*(ties_of(12, ties, seed=8 + place) for place, ties in enumerate(TIES)))
+    expected = exported.torchscript.score(new.values, new.lengths)
+    for size in (1, 3, 16):
+        found = in_batches(exported.others[backend], new, size)
+        assert_same(found, expected, as_probe=exported.kind != "minirocket")
+
+
+@pytest.mark.parametrize("backend", FILES)
+def test_the_terms_of_an_ensemble_trained_on_ties_are_those_of_torchscript(
+    tied_ensemble: Exported, backend: str
+) -> None:
+    new = joined(windows(12, 3, 12, frozenset(HELD), 1), windows(6, 3, 12, frozenset(FLAT), 2))
+    expected = tied_ensemble.torchscript.score(new.values, new.lengths)
+    for size in (1, 3, 16):
+        assert_same(in_batches(tied_ensemble.others[backend], new, size), expected)
 
 
 @pytest.mark.parametrize("backend", FILES)
