@@ -9,12 +9,13 @@ import msgspec
 from streamad.messages.fields import SCHEMA_VERSION, CreatedAt, Time, Version, doc
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="request"):
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="request"):
     """A request to the learner. The same ``request_id`` twice is one request.
 
     ``retrain``: train on what is stored. ``relearn``: train on what ended since ``since``, whatever the decision was.
-    ``purge``: delete the stored sequences that meet every given condition of ``before``, ``share`` and ``ids``; without
-    any, all. Without ``model`` a purge is for every model of the plant, and a training for its own.
+    ``purge``: delete the stored sequences that meet every given condition of ``before``, ``share`` and ``ids``, or
+    ``everything``. Without ``model`` a purge is for every model of the plant, and a training for its own. A request
+    with a field that the learner does not know is refused: half of a purge would delete what nobody named.
     """
 
     request_id: Annotated[str, doc("Letters, digits, _ and -, 64 at most; made anew for each request.")]
@@ -24,6 +25,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     before: Annotated[Time | None, doc("purge: sequences that ended before this time (RFC 3339).")] = None
     share: Annotated[Literal["accepted", "reserve", "aside"] | None, doc("purge: this share alone.")] = None
     ids: Annotated[list[str] | None, doc("purge: the verdicts' ids of the sequences.")] = None
+    everything: Annotated[bool, doc("purge: all stored sequences; goes with no condition.")] = False
     note: Annotated[str, doc("A remark.")] = ""
     by: Annotated[str, doc("Who asks.")] = ""
     created_at: CreatedAt

@@ -253,10 +253,13 @@ def purge(
             before=None if before_us is None else from_us(before_us),
             share=wanted,
             ids=ids or None,
+            everything=everything,
             by=current_user(),
             created_at=from_us(plant.clock.now_us()),
         )
-        is_done = run_async(_answered(plant, asked))
+        deleted = run_async(_answered(plant, asked))
+        is_done = deleted is not None
+        n = n if deleted is None else deleted
     if as_json:
         print_json({"sequences": n, "deleted": is_done})
     elif is_done:
@@ -265,10 +268,10 @@ def purge(
         out.print("asked: the learner deletes them once it reads this, see its event inliers_purged")
 
 
-async def _answered(plant: Plant, asked: Request) -> bool:
-    from streamad.commands.shared.learner import answered_here  # noqa: PLC0415 - help needs none
+async def _answered(plant: Plant, asked: Request) -> int | None:
+    from streamad.commands.shared.learner import purged_here  # noqa: PLC0415 - help needs none
 
-    return await answered_here(plant, asked)
+    return await purged_here(plant, asked)
 
 
 def _confirm(what: str) -> None:

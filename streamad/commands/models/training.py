@@ -77,7 +77,8 @@ def _same_as_before(plant: Plant, model: str, asked: Request) -> Request:
     """Return ``asked`` under the id of a training that was interrupted and asked for the same, so that it continues."""
     status = read_status(registry_of(plant), model)
     before = status.request
-    if status.state != "interrupted" or before is None or not before.id:
+    has_ended = status.last is not None and status.last.request == before
+    if status.state != "interrupted" or before is None or not before.id or has_ended:
         return asked
     since_us = None if asked.since is None else to_us(asked.since)
     reason = "relearn" if asked.action == "relearn" else "command"

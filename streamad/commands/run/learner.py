@@ -13,7 +13,7 @@ from streamad.learn.serving.serving import Learning
 from streamad.plant import Plant
 from streamad.ports import Clock
 from streamad.system.clock import pause
-from streamad.system.tasks import Backoff
+from streamad.system.tasks import Backoff, wait_for_either
 from streamad.telemetry.events import Emit, EventLog
 
 _END_S = 10.0
@@ -47,6 +47,8 @@ class LearnerBeside(Learning):
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._starting = asyncio.Lock()
 
     async def begin(self) -> None:
         """Start it. Raises LearnerError if it cannot be started."""
@@ -77,19 +79,29 @@ class LearnerBeside(Learning):
             if self._ending.is_set():
                 return
             backoff.failed()
-            with suppress(LearnerError):  # such as no memory for a process: tried again
-                await self._start()
+            async with self._starting:
+                if self._ending.is_set():  # ``finish`` starts what it needs
+                    return
+                with suppress(LearnerError):  # such as no memory for a process: tried again
+                    await self._start()
 
     async def finish(self) -> None:
         """Let it learn all that is committed; returns once it has ended. Raises LearnerError if it has failed."""
         self._ending.set()
-        if (process := self._process) is None or process.returncode is not None:
-            process = await self._start()
+        async with self._starting:
+            if (process := self._process) is None or process.returncode is not None:
+                process = await self._start()
         assert process.stdin is not None
-        with suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(_FINISH)
-            await process.stdin.drain()
-        if code := await process.wait():
+        if not self._stopping.is_set():
+            with suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(_FINISH)
+                await process.stdin.drain()
+        ended = asyncio.ensure_future(process.wait())
+        await wait_for_either(self._stopping, ended)
+        if not ended.done():  # a stop was requested: ``close`` ends a learner that does not listen
+            ended.cancel()
+            return
+        if code := ended.result():
             raise LearnerError(
                 f"the learner has ended ({_how(code)}) before it had learned all of this run: look at its lines above, "
                 "and start `streamad learn --present`"
@@ -98,6 +110,7 @@ class LearnerBeside(Learning):
     def request_stop(self) -> None:
         """Let it end soon, by the end of its standard input: a training that runs is continued at the next start."""
         self._ending.set()
+        self._stopping.set()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from streamad.commands.shared.console import err, stop_on_signals, wrapped
+from streamad.commands.shared.console import err, note, stop_on_signals, wrapped
 from streamad.commands.shared.monitor import event_line
-from streamad.errors import StreamadError
+from streamad.errors import StoreError, StreamadError
 from streamad.learn.feedback.place import send_feedback
-from streamad.learn.parts import registry_of, store_path
+from streamad.learn.parts import registry_of, store_for, store_path
 from streamad.learn.process.events import LearnerEvents
 from streamad.learn.process.service import PlantLearner
 from streamad.learn.process.state import state_file
@@ -68,21 +68,21 @@ async def _locked(plant: Plant, learner: PlantLearner, on_wait: Callable[[], Non
     return None
 
 
-async def answered_here(plant: Plant, request: Request) -> bool:
-    """Send a request that trains nothing, and do it here if the learner is started by runs and none works now.
+async def purged_here(plant: Plant, request: Request) -> int | None:
+    """Send a request to purge, and do it here if the learner is started by runs and none works now.
 
-    Return whether it is done; else the learner does it once it reads it. Raises StreamadError.
+    Return how many sequences were deleted; None: the learner does it once it reads it. Raises StreamadError.
     """
     await send_feedback(plant, [request])
     if _is_elsewhere(plant):
-        return False
+        return None
     learner, events = learner_of(plant, trains=False)
     learner.finish()
     async with the_only_learner(plant, learner, learner.request_stop) as is_alone:
         if is_alone:
             async with events:
                 await learner.run()
-        return is_alone
+        return learner.purged.get(request.request_id)
 
 
 async def trained(
@@ -103,17 +103,30 @@ async def trained(
             while not stop.is_set():
                 if (result := await _result(plant, model, request, show)) is not None:
                     return result
-                if working is not None and working.done():
-                    working.result()
-                    if (result := await _result(plant, model, request, show)) is None:
-                        raise NoAnswerError("the learner has ended before it had trained: see the lines above")
-                    return result
+                if working is not None:
+                    has_ended = working.done()
+                    if has_ended:
+                        working.result()
+                    if has_ended or await asyncio.to_thread(_is_answered, plant, model, request):
+                        if (result := await _result(plant, model, request, show)) is None:
+                            raise NoAnswerError("the learner could not train: see its events (training_failed)")
+                        return result
                 await wait_for_either(stop, timeout_s=_POLL_S)
             return None
     finally:
         stop.set()
         if working is not None:
             await asyncio.wait({working})
+
+
+def _is_answered(plant: Plant, model: str, request: Request) -> bool:
+    with suppress(StoreError):  # busy for the moment: the next look may succeed
+        store = store_for(plant, model)
+        try:
+            return store.is_answered(request.request_id)
+        finally:
+            store.close()
+    return False
 
 
 async def _result(
@@ -137,12 +150,16 @@ async def _learn(plant: Plant, stop: asyncio.Event) -> None:
 
     stopping = asyncio.create_task(stop_with())
     try:
-        async with the_only_learner(plant, learner, lambda: None) as is_alone:
+        async with the_only_learner(plant, learner, _note_another) as is_alone:
             if is_alone:
                 async with events:
                     await learner.run()
     finally:
         stopping.cancel()
+
+
+def _note_another() -> None:
+    err.print(note("the learner that works on this store trains it: waiting for the result"))
 
 
 def _is_elsewhere(plant: Plant) -> bool:

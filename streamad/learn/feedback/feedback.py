@@ -64,9 +64,11 @@ def _request_problem(request: Request) -> str | None:
         return f"request_id {request.request_id[:80]!r} is none: use letters, digits, _ and -, 64 at most"
     if (request.since is None) == (request.action == "relearn"):
         return "since goes with relearn, and relearn needs it"
-    conditions = (request.before, request.share, request.ids)
-    if request.action != "purge" and any(each is not None for each in conditions):
-        return "before, share and ids go with purge"
+    is_limited = any(each is not None for each in (request.before, request.share, request.ids))
+    if request.action != "purge" and (is_limited or request.everything):
+        return "before, share, ids and everything go with purge"
+    if request.action == "purge" and is_limited == request.everything:
+        return "a purge needs a condition (before, share, ids), or everything: true, not both"
     times = (("since", request.since), ("before", request.before))
     return next((why for name, time in times if time is not None and (why := _time_problem(name, time))), None)
 

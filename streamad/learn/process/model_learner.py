@@ -93,21 +93,23 @@ class ModelLearner:
         """Store an operator's mark; it is durable on return. Raises StoreError."""
         await in_thread(self._thread, self._store.mark, mark)
 
-    async def ask(self, request: Request) -> int:
-        """Do what a person asks: keep a request to train until it is answered, or delete sequences; return how many.
+    async def ask(self, request: Request, by: str) -> int:
+        """Do what the person ``by`` asks: keep a request to train until it is answered, or delete sequences.
 
-        It is durable on return, and nothing if the same was asked before. Raises StoreError.
+        Return how many were deleted. It is durable on return, and nothing if the same was asked before. Raises
+        StoreError.
         """
-        return await in_thread(self._thread, self._asked, request)
+        return await in_thread(self._thread, self._asked, request, by)
 
-    async def is_asked(self) -> bool:
-        """Return whether a person has asked for a training that has not ended. Raises StoreError."""
-        waiting = await in_thread(self._thread, self._store.requests)
-        done = await in_thread(self._thread, self.trainings.last_answered)
-        return any(each.reason != "effort" and each.id != done for each in waiting)
+    async def is_waiting(self) -> bool:
+        """Return whether a training that a person has asked for, or whose process died, has no result yet.
 
-    async def train_due(self) -> None:
-        """Start the training that is due, if any and none runs."""
+        Raises StoreError, RegistryError.
+        """
+        return await in_thread(self._thread, self.trainings.is_waiting)
+
+    async def train_due(self, *, only_waiting: bool = False) -> None:
+        """Start the training that is due, if any and none runs; ``only_waiting``: that waits for a result."""
         held = self._store.counts()
         need = Need(
             n_stored=held["accepted"] + held["reserve"],
@@ -115,7 +117,7 @@ class ModelLearner:
             changed=self._watch.changed,
             alert_share=self._watch.alert_share,
         )
-        await self.trainings.start_due(need)
+        await self.trainings.start_due(need, only_waiting=only_waiting)
 
     async def close(self) -> None:
         """End the training that runs, which resumes at the next start, and close the store; safe to call twice."""
@@ -131,7 +133,7 @@ class ModelLearner:
 
     def _opened(self) -> None:
         self._store.open()
-        self._serves = self._registry.current(self.name)
+        self._serves = self._registry.current_or_none(self.name)
         if self._store.counts()["reserve"] * self._store.window_bytes > WARM_UP_BYTES:
             return
         for one in self._store.read("reserve"):
@@ -140,7 +142,7 @@ class ModelLearner:
 
     def _taken(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> tuple[Counter[Share], list[Notice]]:
         """Return how many sequences were new, by share, and the drifts that they show."""
-        serves = self._registry.current(self.name)
+        serves = self._registry.current_or_none(self.name)
         if serves != self._serves:
             self._serves = serves
             self._watch.restart()
@@ -150,7 +152,7 @@ class ModelLearner:
         notices = [notice for one, _ in new for notice in self._show(one)]
         return Counter(share for _, share in new), notices
 
-    def _asked(self, request: Request) -> int:
+    def _asked(self, request: Request, by: str) -> int:
         if request.action == "purge":
             before_us = None if request.before is None else to_us(request.before)
             return self._store.purge(
@@ -164,7 +166,7 @@ class ModelLearner:
                 reason="relearn" if request.action == "relearn" else "command",
                 requested_us=self._clock.now_us(),
                 since_us=since_us,
-                detail=f"{detail}, by {request.by}" if request.by else detail,
+                detail=f"{detail}, by {by}" if by else detail,
             )
         )
         return 0

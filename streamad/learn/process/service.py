@@ -25,6 +25,7 @@ from streamad.ports import (
     StoredMessage,
     Subscription,
 )
+from streamad.safe_text import described
 from streamad.settings.places import file_path, sink_urls
 from streamad.system.arrived import Arrived
 from streamad.system.clock import pause
@@ -71,11 +72,13 @@ class PlantLearner:
         self._learners: dict[str, ModelLearner] = {}
         self._feedback: FeedbackReader | None = None
         self._beside: list[asyncio.Task[None]] = []
+        self._opening = asyncio.Lock()
         self._is_failing = False
+        self._cannot_train = False
         self._has_begun = False
         self._reasons: set[str] = set()
-        self.n_skipped = 0
-        """Window messages that are not learned from."""
+        self.purged: dict[str, int] = {}
+        """How many sequences each purge has deleted, by the id of its request."""
         self._subscription: Subscription | None = None
         self._ending = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -253,7 +256,6 @@ class PlantLearner:
 
     def _skip(self, stored: StoredMessage, why: str) -> None:
         """Say of the first message with a reason that it and others like it are not learned from."""
-        self.n_skipped += 1
         reason = why.partition(":")[0]
         if reason not in self._reasons:
             self._reasons.add(reason)
@@ -261,8 +263,10 @@ class PlantLearner:
 
     async def _learner_of(self, name: str) -> ModelLearner | None:
         """Return the learner of a model, None if it is none of this plant's."""
-        if (known := self._learners.get(name)) is not None:
-            return known
+        async with self._opening:  # a window and a mark may name a new model at the same time
+            return self._learners.get(name) or await self._opened(name)
+
+    async def _opened(self, name: str) -> ModelLearner | None:
         if not may_be_added(self._plant.settings, name, tuple(self._learners)):
             return None
         learner = ModelLearner(
@@ -291,17 +295,24 @@ class PlantLearner:
             raise StoreError(str(error)) from error
         learners = await self._addressed(message)
         if isinstance(message, Request):
-            if sender is not None:
-                message = msgspec.structs.replace(message, by=sender)
-            n = sum([await learner.ask(message) for learner in learners])
-            if message.action == "purge":
-                by = f" by {message.by}" if message.by else ""
-                self._emit("inliers_purged", f"{n} stored sequences deleted, as asked{by}", level="info")
-            self._write_state()
+            await self._ask(message, sender, learners)
             return
         mark = mark_of(message, received_us=self._clock.now_us(), by=sender)
         for learner in learners:
             await learner.mark(mark)
+
+    async def _ask(self, request: Request, sender: str | None, learners: Sequence[ModelLearner]) -> None:
+        """Let each of ``learners`` do what is requested. Raises StoreError."""
+        by = sender or (f"{request.by} (claimed)" if request.by else "")
+        n = sum([await learner.ask(request, by) for learner in learners])
+        if request.action == "purge":
+            self.purged[request.request_id] = n
+            text = f"{n} stored sequences deleted, as asked" + (f" by {by}" if by else "")
+            self._emit("inliers_purged", text, level="info")
+        elif not learners:
+            why = f"{request.model} is none of this plant's models, or one too many"
+            self._emit("request_refused", f"{request.action}: {why}")
+        self._write_state()
 
     async def _addressed(self, message: Feedback | Request) -> tuple[ModelLearner, ...]:
         """Return the learner of the message's model; all if it names none or an unknown one. Raises StoreError."""
@@ -328,36 +339,39 @@ class PlantLearner:
             if self._stopped.is_set():
                 return
 
-    async def turn(self) -> None:
-        """Start the trainings that are due."""
+    async def turn(self, *, only_waiting: bool = False) -> None:
+        """Start the trainings that are due; ``only_waiting``: those that wait for a result alone."""
+        failure = ""
         for learner in tuple(self._learners.values()) if self._trains else ():
             try:
-                await learner.train_due()
-            except StreamadError as error:
-                self._report(error)
+                await learner.train_due(only_waiting=only_waiting)
+            except Exception as error:  # noqa: BLE001 - the other models must not depend on it
+                failure = str(error) if isinstance(error, StreamadError) else described(error)
+        if failure and not self._cannot_train:
+            self._emit("learning_failed", f"no training is begun: {failure}", level="error")
+        self._cannot_train = bool(failure)
         self._write_state()
-
-    def _report(self, error: StreamadError) -> None:
-        if not self._is_failing:
-            self._emit("learning_failed", f"no training is begun: {error}", level="error")
-        self._is_failing = True
 
     async def train_to_the_end(self) -> None:
         """Start the trainings that are due and return once they have ended, or a stop is requested.
 
-        Then it starts those that a person has asked for and that had to wait. What else becomes due by them waits for
-        the next start: a training that fails again and again must not keep a run from its end.
+        Then it starts those that wait for a result: that persons asked for, or whose process died. What else becomes
+        due by them waits for the next start: a training that fails again and again must not keep a run from its end.
         """
-        while True:
-            await self.turn()
+        is_first = True
+        while not self._stopped.is_set():
+            await self.turn(only_waiting=not is_first)
+            is_first = False
             learners = tuple(self._learners.values())
-            has_begun = any(learner.trainings.is_running for learner in learners)
-            ended = asyncio.gather(*(learner.trainings.wait() for learner in learners))
-            await wait_for_either(self._stopped, ended)
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
-            if not has_begun or self._stopped.is_set() or not any([await each.is_asked() for each in learners]):
+            if any(learner.trainings.is_running for learner in learners):
+                ended = asyncio.gather(*(learner.trainings.wait() for learner in learners))
+                await wait_for_either(self._stopped, ended)
+                ended.cancel()
+                await asyncio.gather(ended, return_exceptions=True)
+            elif not self._trains or not any([await learner.is_waiting() for learner in learners]):
                 return
+            else:  # for the end of another process, or the end of a pause
+                await pause(_TURN_S, self._clock, self._stopped)
 
     def _write_state(self) -> None:
         if self._state is None:

@@ -132,16 +132,16 @@ class InlierStore:
         return True
 
     def flush(self) -> None:
-        """Write what was offered and enforce the bounds, all at once; after a StoreError all of it still waits."""
-        if not self._pending:
+        """Write what was offered and enforce the bounds, all at once; after a StoreError it must be offered again."""
+        pending, self._pending = self._pending, {}
+        if not pending:
             return
         with self._writing() as connection:
             form = self._form_number(connection)
-            rows = [self._row(one, share, form) for one, share in self._pending.values()]
+            rows = [self._row(one, share, form) for one, share in pending.values()]
             connection.executemany(f"INSERT OR IGNORE INTO sequences VALUES ({', '.join('?' * 15)})", rows)
             self._enforce_bounds(connection)
             self._count(connection)
-        self._pending.clear()
 
     def mark(self, mark: Mark) -> None:
         """Store an operator's mark, durable once this returns; the same one twice is one, received first."""
@@ -213,6 +213,12 @@ class InlierStore:
             connection.execute("UPDATE requests SET content = NULL WHERE id = ? AND model = ?", name)
             old = "SELECT number FROM requests WHERE content IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
             connection.execute(f"DELETE FROM requests WHERE number IN ({old})", (_REQUESTS_KEPT,))
+
+    def is_answered(self, request_id: str) -> bool:
+        """Return whether a request was answered, and is remembered."""
+        found = "SELECT 1 FROM requests WHERE id = ? AND model = ? AND content IS NULL"
+        with self._reading() as connection:
+            return connection.execute(found, (request_id, self._model)).fetchone() is not None
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -127,9 +127,14 @@ class Trainings:
         """Record a drift."""
         self._drifted = what
 
-    async def start_due(self, need: Need) -> None:
-        """Start the training that is due, if any. Does nothing while one runs here."""
-        request = None if self.is_running or self._is_closed else await self.due(need)
+    async def start_due(self, need: Need, *, only_waiting: bool = False) -> None:
+        """Start the training that is due, if any. Does nothing while one runs here.
+
+        ``only_waiting``: one that a person has asked for, or whose process died.
+        """
+        if self.is_running or self._is_closed:
+            return
+        request = await (self._due_of_those_that_wait() if only_waiting else self.due(need))
         if request is not None and self.start(request):
             get_logger().info("training", model=self._name, reason=request.reason, detail=request.detail)
 
@@ -161,10 +166,22 @@ class Trainings:
         self._is_outage = False
         return request
 
-    def last_answered(self) -> str:
-        """Return the id of the request whose training ended last, "" of what nobody asked for. Raises RegistryError."""
-        last = read_status(self._registry, self._name).last
-        return "" if last is None else last.request.id
+    async def _due_of_those_that_wait(self) -> TrainingRequest | None:
+        if await in_thread(self._thread, self._is_trained_elsewhere):
+            return None
+        waiting = await in_thread(self._thread, self.waiting)
+        return waiting if waiting is not None and await in_thread(self._thread, self.is_waiting) else None
+
+    def is_waiting(self) -> bool:
+        """Return whether a training that a person has asked for, or whose process died, has no result yet.
+
+        Raises RegistryError, StoreError.
+        """
+        status = read_status(self._registry, self._name)
+        if status.state == "running" or _is_interrupted(status):
+            return True
+        done = "" if status.last is None else status.last.request.id
+        return any(each.reason != "effort" and each.id != done for each in self._store.requests())
 
     def _is_trained_elsewhere(self) -> bool:
         """Return whether a process works that was not started here: that of a killed learner saves how far it is."""
@@ -183,7 +200,7 @@ class Trainings:
         self._ask_for_the_effort()
         if self._clock.monotonic_us() < self._not_before_us:
             return None
-        if status.state == "interrupted":
+        if _is_interrupted(status):
             return status.request
         waiting = next(iter(self._store.requests()), None)
         # It trains on what is stored now, not when it was asked for.
@@ -218,6 +235,9 @@ class Trainings:
         else:
             self._pause.reset()
         self.ended(result)
+        if isinstance(result, TrainingFailed) and result.kind == "failed" and request.reason in ("command", "relearn"):
+            # Also one whose process never began, and so has written nothing: it must not hold up later requests.
+            await in_thread(self._thread, self._store.answered, request.id)
 
     def ended(self, result: TrainingResult) -> None:
         """Record and emit the result of a training."""
@@ -229,8 +249,8 @@ class Trainings:
                 self._counters.trainings += 1
                 self._counters.failed += 1
                 self._emit("training_failed", f"{self._name} ({why}): {result.error}")
-            else:
-                get_logger().info("training ended", model=self._name, kind=result.kind, reason=result.error)
+            elif not self._is_closed:
+                self._emit("training_interrupted", f"{self._name} ({why}): {result.error}")
             return
         self._count_from(self._clock.now_us())
         self._counters.trainings += 1
@@ -339,6 +359,11 @@ class Trainings:
             since_us=changed.since_us,
             detail=f"the plant has changed, {found} sequences since",
         )
+
+
+def _is_interrupted(status: TrainingStatus) -> bool:
+    """Return whether a training has no result: a stop at its very end may say so of one that has."""
+    return status.state == "interrupted" and (status.last is None or status.last.request != status.request)
 
 
 def _is_within(now_us: int, then_us: int | None, span_us: int) -> bool:

@@ -359,7 +359,7 @@ def test_while_a_learner_works_here_it_is_asked_to_purge(config: Path) -> None:
     first, second = asked(config)
     assert (first.action, first.model, first.before, first.share) == ("purge", "default", before, "accepted")
     assert (first.by, second.model, second.ids) == (current_user(), None, [identity(9)])
-    by = f"by {current_user()}"
+    by = f"by {current_user()} (claimed)"
     assert learn(config) == [
         ("inliers_purged", f"3 stored sequences deleted, as asked {by}"),
         ("inliers_purged", f"1 stored sequences deleted, as asked {by}"),

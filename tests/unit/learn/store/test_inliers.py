@@ -44,7 +44,7 @@ def test_nothing_is_there_before_the_flush_and_all_of_it_after(tmp_path: Path) -
     assert not store_of(tmp_path).offer(sequence_of(1), "reserve")
 
 
-def test_a_flush_that_fails_writes_nothing_and_is_tried_again_as_a_whole(
+def test_a_flush_that_fails_writes_nothing_and_what_it_held_is_new_when_it_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path)
@@ -57,7 +57,9 @@ def test_a_flush_that_fails_writes_nothing_and_is_tried_again_as_a_whole(
         broken.setattr(InlierStore, "_enforce_bounds", full)
         with pytest.raises(StoreError, match=r"inliers\.sqlite3 cannot be used: store or disk is full"):
             store.flush()
+    store.flush()
     assert store_of(tmp_path).read("accepted") == []
+    assert store.offer(sequence_of(1), "accepted"), "so drift sees it, too"
     store.flush()
     assert len(store_of(tmp_path).read("accepted")) == 1
 

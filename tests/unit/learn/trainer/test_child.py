@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
+from streamad.learn.process.service import PlantLearner
 from streamad.learn.store.records import TrainingReason, TrainingRequest
 from streamad.learn.trainer import job
 from streamad.learn.trainer.child import TrainerSpec
@@ -426,11 +427,13 @@ async def test_a_training_that_dies_again_and_again_is_given_up(tmp_path: Path, 
     assert worker.trainings.waiting() is None
 
 
-async def test_what_was_asked_for_is_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
+async def test_the_configured_effort_is_tried_again_after_pauses_that_double(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
     plant = TrainingPlant(tmp_path)
     clock = ManualClock()
     worker = worker_of(plant, clock=clock, command=("false",))
-    asked = plant.post()
+    asked = plant.post("effort")
     for pause_s in (10, 20, 40):
         waiting = worker.trainings.waiting()
         assert waiting is not None
@@ -440,6 +443,25 @@ async def test_what_was_asked_for_is_tried_again_after_pauses_that_double(tmp_pa
         clock.advance(pause_s - 0.001)
         assert worker.trainings.waiting() is None
         clock.advance(0.001)
+
+
+async def test_a_person_s_request_that_cannot_begin_has_failed_and_holds_up_no_later_one(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
+    plant = TrainingPlant(tmp_path)
+    clock = ManualClock()
+    worker = worker_of(plant, clock=clock, command=("/nowhere/python",))
+    first, second = plant.post(), plant.post()
+    waiting = worker.trainings.waiting()
+    assert waiting is not None
+    assert worker.trainings.start(waiting)
+    await worker.trainings.wait()
+    assert_failed(worker.results[-1], "cannot start the training process")
+    assert plant.store().is_answered(first.id)
+    clock.advance(3600)
+    later = worker.trainings.waiting()
+    assert later is not None
+    assert later.id == second.id
 
 
 async def test_children_that_share_turns_train_one_after_the_other(tmp_path: Path, worker_of: WorkerOf) -> None:
@@ -485,3 +507,39 @@ async def test_a_trainer_ignores_ctrl_c_at_a_terminal(plant: TrainingPlant, work
     plant.hold.unlink()
     await worker.trainings.wait()
     assert isinstance(worker.results[-1], TrainingOutcome)
+
+
+async def test_a_learner_that_is_to_end_starts_a_training_again_whose_process_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times; then the training has failed, and nothing waits any more."""
+    monkeypatch.setattr("streamad.learn.trainer.trainings._RETRY_US", 10_000)
+    monkeypatch.setattr("streamad.learn.trainer.child._COMMAND", COMMAND)
+    plant = filled(tmp_path, options={"failure": "kill", "epochs": 50, "free_epochs": 50})
+    events: list[str] = []
+    learner = PlantLearner(plant.plant, lambda kind, *_, **__: events.append(kind))
+    await learner.open()
+    await learner.train_to_the_end()
+    await learner.close()
+    assert events == ["training_interrupted"] * 3 + ["training_failed"]
+    assert plant.status().state == "idle"
+
+
+async def test_a_learner_that_is_to_end_waits_for_the_process_of_a_killed_one(
+    plant: TrainingPlant, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamad.learn.trainer.child._COMMAND", COMMAND)
+    worker = worker_of(plant)
+    await worker.start_held(plant, TrainingRequest(id="a", reason="command", requested_us=SystemClock().now_us()))
+    plant.post()
+    learner = PlantLearner(plant.plant, lambda *_, **__: None)
+    await learner.open()
+    ending = asyncio.create_task(learner.train_to_the_end())
+    await asyncio.sleep(0.1)
+    assert not ending.done()
+    plant.hold.unlink()
+    await worker.trainings.wait()
+    await ending
+    await learner.close()
+    assert plant.store().requests() == []
+    assert len(plant.registry.versions("default")) == 2
