@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
@@ -65,7 +66,8 @@ def test_an_engineer_rolls_back_and_relearns_by_typing_what_it_is_about(
         lines = (folder / "feedback.jsonl").read_text().splitlines()
         (request,) = (one for one in map(json.loads, lines) if one["type"] == "request")
         assert (request["action"], request["model"]) == ("relearn", "default")
-        learn(folder / "plant.yaml")
+        with ThreadPoolExecutor(1) as thread:  # the browser's own event loop runs in this one
+            thread.submit(learn, folder / "plant.yaml").result()
         page.reload()
         expect(page.locator("main")).to_contain_text("Asked for: relearn from")
         visitor.assert_clean()
