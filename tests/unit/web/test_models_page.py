@@ -263,7 +263,7 @@ def test_relearning_asks_the_learner_as_the_command_does(config: Path) -> None:
     assert f"Asked for: relearn from {since[:10]}" in shown(config)
     (kept,) = store_of(config).requests()
     assert (kept.id, kept.reason, kept.since_us) == (request.request_id, "relearn", START_US)
-    assert kept.detail == "asked for on the page, by kim"
+    assert kept.detail == "asked for on the page, by kim (claimed)"
 
 
 def test_the_log_names_who_acted_and_on_what(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
