@@ -52,7 +52,7 @@ Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
-# RFC 8089, section 2: file://localhost/path is a path of this machine. "local" is the name of fsspec.
+# RFC 8089, section 2: file://localhost/path is a path of this machine.
 _LOCAL = ("file", "local")
 _THIS_HOST = "//localhost/"
 _REASON_CHARACTERS = 300

@@ -4,7 +4,7 @@ Laws (tests/unit/ingest/test_assembly_laws.py): every sample ends in exactly one
 time, or is late; neither chunking nor, for distinct times, arrival order within ``allowed_lateness`` changes the
 result; rereading from a progress record repeats nothing that was committed and loses nothing that was not.
 
-Where to look: here, what one record does, step by step; ``partition/streams.py``, the clock and silence;
+This module follows one record, step by step. ``partition/streams.py`` has the clock and silence;
 ``sequences/sequence_ends.py``, one stream's sequences; ``partition/progress.py``, what is saved;
 ``sequences/rereading.py``, what a restart repeats.
 """

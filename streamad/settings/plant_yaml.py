@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from urllib.parse import parse_qs
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -450,12 +449,11 @@ class Settings(BaseSettings):
 
 def windows_topic(source: SourceSettings, plant: str) -> str | None:
     """Return the topic GROUP.windows beside a source in Kafka, None of another source."""
-    scheme, place, _ = split_url(source.url)
+    scheme, place, options = split_url(source.url)
     if scheme != "kafka":
         return None
-    asked = parse_qs(source.url.partition("?")[2]).get("group", [None])[-1]
-    group = asked or source.options.get("group") or f"streamad.{plant}"
-    return f"kafka://{place.rpartition('/')[0].lstrip('/')}/{group}.windows"
+    group = options.get("group") or source.options.get("group") or f"streamad.{plant}"
+    return f"kafka://{place.rpartition('/')[0]}/{group}.windows"
 
 
 def check_file_ids(url: str) -> None:

@@ -135,7 +135,7 @@ def judging_sections(recordings: Entry) -> tuple[Section, ...]:
             "comparison. As long as these lines are comments, the model stays as it is.",
         ),
         (
-            Entry("store", "inliers", "where sequences are kept: a folder, or s3://...", active=False),
+            Entry("store", "inliers", "where sequences are kept: a folder", active=False),
             Entry("schedule", "0 3 * * *", "retrain every night at three (cron, UTC)", active=False),
             Entry("first_training", 200, "without a model, collect so many first, most of them normal", active=False),
             Entry("presumed_anomalies", 0.0, "share of faults among these sequences, if known", active=False),

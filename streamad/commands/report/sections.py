@@ -1,4 +1,4 @@
-"""What a report's page shows, section by section; the template ``web/templates/report.html`` is filled with it."""
+"""The sections of a report, as data for the template ``web/templates/report.html``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What intake and assembler keep of one partition: its streams on its clock, its progress, what is wrong in it."""
+"""The state of one partition: its streams and its clock, its progress, its dead letters."""

@@ -1,4 +1,4 @@
-"""What becomes of records and samples that enter no sequence: dead letters of unreadable ones, records of late ones."""
+"""Dead letters of unreadable records, and late records: messages about what enters no sequence."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from streamad.settings.plant_yaml import SequenceSettings
 
 
 class ProgressUpdates:
-    """What must be saved of the streams of a partition.
+    """The changes to a partition's streams that the next commit must save.
 
     ``streams`` are the present ones, which their owner adds and removes. Every record below ``read_below`` was taken.
     ``changed`` names the streams that may differ from what was saved. A stream that is forgotten is new if it comes

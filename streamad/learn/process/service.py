@@ -427,7 +427,7 @@ def stored_sequence(
         return str(error)
     time_us = to_us(window.end_time)
     if not np.isfinite(values).all() or not 0 <= time_us <= MAX_TIME_US:
-        return "it has values or a time that no monitor writes"
+        return "it has values or a time that no worker writes"
     return StoredSequence(
         id=window.verdict_id,
         stream=window.stream,

@@ -145,7 +145,8 @@ class TestMaterial:
         """Return the material from ``half``, the rest of the comparison half. Raises TrainingDataError if empty."""
         if not len(half):
             raise TrainingDataError(
-                "the inlier store holds no sequences to compare on: let the monitor run, or raise learning.reserve"
+                "the inlier store holds no sequences to compare on: wait until more are judged, or raise "
+                "learning.reserve"
             )
         return cls(half, marked)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.registry.backends import emit_refused
@@ -15,7 +13,7 @@ from streamad.telemetry.metrics import ServedCounters
 
 
 class InService:
-    """Keeps ``batcher`` on the version that the registry names (``watch``); ``on_swap`` is called after each swap."""
+    """Keeps ``batcher`` on the version that the registry names (``watch``)."""
 
     def __init__(
         self,
@@ -25,12 +23,10 @@ class InService:
         *,
         emit: Emit,
         counters: ServedCounters,
-        on_swap: Callable[[], None] = lambda: None,
     ) -> None:
         self._batcher = batcher
         self._emit = emit
         self._counters = counters
-        self._on_swap = on_swap
         self.watch = ModelWatch(batcher, versions, clock, on_swap=self._swapped, on_refused=self._refused)
         self._count_version()
 
@@ -43,7 +39,6 @@ class InService:
     def _swapped(self, swap: Swap) -> None:
         self._counters.swaps += 1
         self._count_version()
-        self._on_swap()
         before = f"instead of {swap.former.ref.version}" if swap.former is not None else "as the first one"
         self._emit(
             "model_swapped",

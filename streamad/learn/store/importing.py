@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How many sequences and marks were new, and a line for each file that cannot be read."""
+    """How many sequences were new, how many marks there were, and a line for each file that cannot be read."""
 
     sequences: int
     marks: int
@@ -59,7 +59,7 @@ def import_shards(folder: Path, store: InlierStore) -> Imported:
     Marks come first: sequences that the bounds keep for their marks alone would be dropped without them. A file that is
     damaged, or has other channels or windows, is a problem, and the others are taken. Raises StoreError.
     """
-    shards = _Shards(folder, Form(channels=store.channels, window=store.window_form))
+    shards = _Shards(folder, _Form(channels=store.channels, window=store.window_form))
     marks = shards.marks()
     for mark in marks:
         store.mark(mark)
@@ -71,7 +71,7 @@ def import_shards(folder: Path, store: InlierStore) -> Imported:
     return Imported(n_new, len(marks), tuple(shards.problems))
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class _Form(msgspec.Struct, frozen=True, kw_only=True):
     """The channels and the window form of a shard: sequences of another form train no model of this plant."""
 
     format: Literal["streamad-inliers"] = "streamad-inliers"
@@ -101,7 +101,7 @@ class _Shards:
     """The files of one model."""
 
     folder: Path
-    form: Form
+    form: _Form
     problems: list[str] = field(default_factory=list)
 
     def marks(self) -> list[Mark]:
@@ -128,7 +128,7 @@ class _Shards:
 
     def _decoded(self, content: bytes) -> list[StoredSequence]:
         arrays = np.load(io.BytesIO(content), allow_pickle=False)
-        form = decode_json(arrays["header"].tobytes(), Form)
+        form = decode_json(arrays["header"].tobytes(), _Form)
         if form != self.form:
             raise _UnusableError("it has other channels or windows than the config")
         records = decode_json(arrays["records"].tobytes(), list[_Record])

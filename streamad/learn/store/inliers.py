@@ -232,6 +232,12 @@ class InlierStore:
         with self._reading() as connection:
             return int(connection.execute(found, (self._model, _WITHIN, since_us)).fetchone()[0])
 
+    def count_accepted_after(self, stored_us: int) -> int:
+        """Return how many accepted sequences within the bounds were stored after ``stored_us``."""
+        found = "SELECT count(*) FROM sequences WHERE model = ? AND share = ? AND place = ? AND stored_us > ?"
+        with self._reading() as connection:
+            return int(connection.execute(found, (self._model, "accepted", _WITHIN, stored_us)).fetchone()[0])
+
     def read(
         self,
         share: Share,

@@ -52,7 +52,7 @@ class StoredSequence:
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's mark on the sequence ``id``; it outlives the sequence's window.
 
-    ``at_us`` is the sender's time, ``received_us`` when a reader or a command stored it (Unix microseconds; 0 in marks
+    ``at_us`` is the sender's time, ``received_us`` when the learner stored it (Unix microseconds; 0 in marks
     of former releases). ``by_verified``: a system that the sender does not control named ``by``, else it is a claim.
     """
 

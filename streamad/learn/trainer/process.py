@@ -2,7 +2,7 @@
 
 It is started by ``subprocess`` (through asyncio), not by ``multiprocessing``: "spawn" would import the caller's
 ``__main__`` in the child before the child can lower its priority and redirect its output, and would leave a resource
-tracker process beside every worker.
+tracker process beside the learner.
 """
 
 from __future__ import annotations

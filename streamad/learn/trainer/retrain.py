@@ -169,7 +169,7 @@ class Retraining:
         since = "" if since_us is None else f" since {from_us(since_us).isoformat(timespec='seconds')}"
         return (
             f"model {self.model}: {selection.n_training} sequences in the inlier store{since} may train, "
-            f"{self._learning.min_training} are needed (learning.min_training): let the monitor run until then"
+            f"{self._learning.min_training} are needed (learning.min_training): wait until more are judged"
             + "".join(f"; {note}" for note in self.notes)
         )
 

@@ -334,10 +334,7 @@ class Trainings:
         if after is None or (self._counted_at is not None and self._n_accepted < self._counted_at + after / _COUNTS):
             return
         self._counted_at = self._n_accepted
-        self._n_new = await in_thread(self._thread, self._accepted_since, self._trained_us or 0)
-
-    def _accepted_since(self, stored_us: int) -> int:
-        return sum(not one.only_marked for one in self._store.read("accepted", stored_after_us=stored_us))
+        self._n_new = await in_thread(self._thread, self._store.count_accepted_after, self._trained_us or 0)
 
     async def _relearning(self, need: Need) -> TrainingRequest | None:
         """Return the request to learn a lasting change, once enough sequences show it and the latest still do."""
