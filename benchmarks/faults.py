@@ -8,7 +8,12 @@ an undisturbed run: each once, each stream's verdicts in order, no attribution b
 is 1. ``--source file`` does the same with one worker and a folder of joined files that grows (``faults_on_files.py``),
 without a broker. With ``--operate`` the workers also serve metrics, which are scraped, and ``streamad notify`` runs
 beside and is killed, too (``faults_operating.py``): each alert must be in a notice, again only after such a kill.
-Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--operate] [--json]``.
+With ``--learn`` ``streamad learn`` runs beside and is killed, too (``faults_learning.py``): its store must hold exactly
+the committed windows. With ``--hold`` most readings of all channels but one are left out, and values hold
+(``channels[].fill``); with ``--each`` messages are lists of samples; with ``--while`` states cut the sequences, and
+messages have no ids. These three go together.
+Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--operate] [--learn] [--hold] [--each]
+[--while] [--json]``.
 """
 
 from __future__ import annotations
@@ -30,12 +35,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import faults_on_files, faults_operating
+from benchmarks import faults_learning, faults_on_files, faults_operating
 from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
+from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
 from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
 from tests.support.kafka.plant import Flow, KafkaPlant, traffic
 from tests.support.kafka.workers import ForkServer, Worker
+from tests.support.runtime.pipeline import HOLDING, IN_LISTS, WHILE
 
 PARTITIONS, STREAMS = 4, 200
 MESSAGES_PER_KILL = 200
@@ -156,24 +163,43 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
             rng = random.Random(options.seed)
             operated = stack.enter_context(Operated(folder / "plant", ForkServer(*preload), rng))
             sections["notify"] = operated.notify()
+        learned = None
+        if options.learn:
+            rng = random.Random(options.seed + 1)
+            learned = stack.enter_context(Learned(folder / "plant", ForkServer(), rng))
+            sections["learning"] = learned.section()
+        if options.hold:
+            sections["channels"] = HOLDING
+        if options.each:
+            sections["decode"] = IN_LISTS
+        if options.states:
+            sections["sequences"] = WHILE
         plant = KafkaPlant(folder / "plant", broker.bootstrap, partitions=PARTITIONS, preload=preload, **sections)
-        return {**await _measure(options, broker, plant, operated), "wall_s": round(time.monotonic() - started_s, 1)}
+        figures = await _measure(options, broker, plant, operated, learned)
+        return {**figures, "wall_s": round(time.monotonic() - started_s, 1)}
 
 
 async def _measure(
-    options: argparse.Namespace, broker: Broker, plant: KafkaPlant, operated: Operated | None
+    options: argparse.Namespace,
+    broker: Broker,
+    plant: KafkaPlant,
+    operated: Operated | None,
+    learned: Learned | None,
 ) -> dict[str, Any]:
     deadline_s = time.monotonic() + options.limit_s
     print(f"training {options.detector}", file=sys.stderr)
     await plant.create()
     n_messages = (options.kills + 10) * MESSAGES_PER_KILL
     sequences = max(2, round(n_messages / STREAMS / MESSAGES_PER_SEQUENCE))
-    messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences)
+    forms = {"holds": options.hold, "lists": options.each, "states": options.states}
+    messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences, **forms)
     flow = plant.flow(messages, per_s=MESSAGES_PER_KILL)
     kills = Kills(plant, broker, flow, random.Random(options.seed), deadline_s, operated)
     try:
         if operated is not None:
             operated.begin()
+        if learned is not None:
+            learned.begin()
         running = await kills.run(options.kills, options.workers)
         print("judging the rest", file=sys.stderr)
         flow.per_s = None
@@ -186,6 +212,9 @@ async def _measure(
         alerts_s, attributions_s = await plant.sent_s("alerts"), await plant.sent_s("attributions")
         if operated is not None:
             await operated.finish(dict(alerts_s), options.kills, NOTICES_S)
+        if learned is not None:
+            await learned.finish()
+            committed = await plant.committed("windows")
     finally:
         flow.cancel()
         plant.close()
@@ -214,6 +243,7 @@ async def _measure(
         "restarts": len(lives) - options.workers,
         "rebalances": sum(len(life.logged("rebalanced")) for life in lives),
         **({} if operated is None else operated.figures(dict(alerts_s))),
+        **({} if learned is None else learned.figures(committed)),
     }
 
 
@@ -231,6 +261,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--detector", choices=sorted(MODELS), default="neutral_ad")
     parser.add_argument("--operate", action="store_true", help="with metrics and streamad notify, killed as well")
+    parser.add_argument("--learn", action="store_true", help="with streamad learn, killed as well")
+    parser.add_argument("--hold", action="store_true", help="with channels that are reported by exception")
+    parser.add_argument("--each", action="store_true", help="with messages that are lists of samples")
+    parser.add_argument("--while", action="store_true", dest="states", help="with states in place of sequence ids")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
@@ -247,7 +281,7 @@ def main() -> None:
     else:
         for name, value in figures.items():
             print(f"{name.replace('_', ' '):<32}{value!s:>12}")
-    sys.exit(1 if any(figures.get(name) for name in (*WRONG, *faults_operating.WRONG)) else 0)
+    sys.exit(1 if any(figures.get(name) for name in (*WRONG, *faults_operating.WRONG, *faults_learning.WRONG)) else 0)
 
 
 if __name__ == "__main__":

@@ -24,11 +24,22 @@ from typing import Any
 import yaml
 
 from benchmarks.faults_attributions import attribution_figures
+from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
 from streamad.messages import Role
+from streamad.system.output_files import output_files
 from tests.support.kafka.plant import ROLES, difference_of
 from tests.support.kafka.workers import ForkServer, Worker
-from tests.support.runtime.pipeline import CHANNELS, L, line, messy_recordings
+from tests.support.runtime.pipeline import (
+    CHANNELS,
+    HOLDING,
+    IN_LISTS,
+    WHILE,
+    L,
+    in_forms,
+    line,
+    messy_recordings,
+)
 
 STREAMS = 40
 MESSAGES_PER_KILL = 300
@@ -37,6 +48,7 @@ AT_START_SHARE = 0.2
 NEW_FILE_SHARE = 0.15
 AHEAD = 10  # messages for so many lives wait in the files
 END_S = 600.0
+WINDOWS = "out/windows.jsonl?rotate=20kB"  # goes to another file some hundred times
 
 
 class FilePlant:
@@ -62,7 +74,7 @@ class FilePlant:
             "sequences": {"end": ["marker", "change"], "allowed_lateness": "3s"},
             "window": {"length": L, "min_samples": 1},
             "model": {"recordings": "normal.jsonl", "registry": "../registry", "folds": 2, "device": "cpu", **model},
-            "sinks": {role: f"out/{role}.jsonl" for role in ROLES},
+            "sinks": {role: f"out/{role}.jsonl" for role in ROLES} | {"windows": WINDOWS},
             "run": {"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "stop_timeout": "5s"},
             **self._sections,
         }
@@ -101,8 +113,10 @@ class FilePlant:
         """Train the model on quiet sequences."""
         rng = random.Random(0)
         spans = [(f"n-{i}", [10.0 * i + j for j in range(6)]) for i in range(60)]
-        quiet = [line("n", name, times, rng.uniform(0.7, 1.3), end=True) + b"\n" for name, times in spans]
-        (self.folder / "normal.jsonl").write_bytes(b"".join(quiet))
+        quiet = [line("n", name, times, rng.uniform(0.7, 1.3), end=True) for name, times in spans]
+        states = "while" in self._sections.get("sequences", {})
+        quiet = in_forms(quiet, 0, lists=self._sections.get("decode") == IN_LISTS, states=states)
+        (self.folder / "normal.jsonl").write_bytes(b"".join(text + b"\n" for text in quiet))
         await self.through(self.start("train"))
 
     def explained(self) -> tuple[set[str], list[str]]:
@@ -118,8 +132,8 @@ class FilePlant:
         return {role: [_plain(text) for text in self._lines(role)] for role in ROLES}
 
     def _lines(self, role: Role) -> list[str]:
-        path = self.folder / "out" / f"{role}.jsonl"
-        return path.read_text().splitlines() if path.exists() else []
+        files = output_files(self.folder / "out" / f"{role}.jsonl")
+        return [line for file in files for line in file.path.read_text().splitlines()]
 
 
 def _plain(text: str) -> dict[str, Any]:
@@ -189,36 +203,57 @@ async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Pa
         operated = None
         if options.operate:
             operated = stack.enter_context(Operated(folder / "plant", forks, random.Random(options.seed)))
-        figures = await _measure(options, model, folder, forks, operated)
+        learned = None
+        if options.learn:
+            learned = stack.enter_context(Learned(folder / "plant", forks, random.Random(options.seed + 1)))
+        figures = await _measure(options, model, folder, forks, operated=operated, learned=learned)
     return {**figures, "wall_s": round(time.monotonic() - started_s, 1)}
 
 
 async def _measure(
-    options: argparse.Namespace, model: dict[str, Any], folder: Path, forks: ForkServer, operated: Operated | None
+    options: argparse.Namespace,
+    model: dict[str, Any],
+    folder: Path,
+    forks: ForkServer,
+    *,
+    operated: Operated | None,
+    learned: Learned | None,
 ) -> dict[str, Any]:
     deadline_s = time.monotonic() + options.limit_s
     sections: dict[str, Any] = {}
     if operated is not None:
         sections = {"metrics": {"listen": operated.listen("life")}, "notify": operated.notify()}
+    if learned is not None:
+        sections["learning"] = learned.section()
+    forms: dict[str, Any] = {"channels": HOLDING} if options.hold else {}
+    forms |= {"decode": IN_LISTS} if options.each else {}
+    forms |= {"sequences": {"allowed_lateness": "3s", **WHILE}} if options.states else {}
+    sections |= forms
     plant = FilePlant(folder / "plant", forks, model, sections)
     await plant.train()
     n_sequences = max(2, round((options.kills + AHEAD) * MESSAGES_PER_KILL / STREAMS / MESSAGES_PER_SEQUENCE))
     names = [f"s{number}" for number in range(STREAMS)]
     messages = messy_recordings(options.seed, streams=names, sequences=n_sequences)
+    messages = in_forms(messages, options.seed, holds=options.hold, lists=options.each, states=options.states)
     first = messages[: AHEAD * MESSAGES_PER_KILL]
     plant.grow(first, begin=True)
     kills = Kills(plant, random.Random(options.seed), deadline_s)
     try:
         if operated is not None:
             operated.begin()
+        if learned is not None:
+            learned.begin()
         await kills.run(messages[: len(first) - 1 : -1], options.kills)
         await plant.finish()
         if operated is not None:
             await operated.finish(plant.explained()[0], options.kills, END_S)
+        if learned is not None:
+            await learned.finish()
     finally:
         for life in plant.lives:
             life.end()
-    undisturbed = FilePlant(folder / "undisturbed", forks, model)
+    same = {name: section for name, section in sections.items() if name in (*forms, "learning")}
+    undisturbed = FilePlant(folder / "undisturbed", forks, model, same)
     for file in sorted((plant.folder / "in").iterdir()):
         (undisturbed.folder / "in" / file.name).write_bytes(file.read_bytes())
     await undisturbed.finish()
@@ -243,6 +278,7 @@ async def _measure(
         "kills_before_a_commit": kills.counted["kills_before_a_commit"],
         "lives_that_ended_before": kills.counted["lives_that_ended_before"],
         **({} if operated is None else operated.figures(plant.explained()[0])),
+        **({} if learned is None else learned.figures(found["windows"])),
     }
 
 

@@ -123,7 +123,7 @@ RUN = ["run", "--quiet", "--config", f"{GROUP}.yaml"]
 
 def n_of(status: Path) -> list[int]:
     """Return how many sequences each share of the learner has."""
-    (state,) = json.loads(status.read_text()).values() or ({},)
+    state = next(iter(json.loads(status.read_text())["models"].values()), {})
     return [state.get(share, 0) for share in ("accepted", "reserve", "aside")]
 
 

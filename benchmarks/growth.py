@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from streamad.commands.shared.monitor import calm_garbage_collector
-from streamad.judge.bank import ModelBank
+from streamad.judge.bank import Batchers, ModelBank
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import ModelRef, Role
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.runtime.checkpoint import LocalCommitter

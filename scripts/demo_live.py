@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel
 
-from streamad.commands.simulate.feeder import PlantFeeder
+from streamad.commands.simulate.feed import PlantFeeder
 from streamad.ports import FeedRecord
 from streamad.simulation.messages import PlantTime, plant_messages
 from streamad.system.clock import SystemClock
@@ -59,7 +59,7 @@ def follow_live(config: Path) -> None:
     """Let ``config``, as ``streamad simulate`` writes it, follow the live file and take the marks of the page."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
     settings["source"] = {"url": str(LIVE), "options": {"follow": True}}
-    settings["learning"] = {"store": "inliers", "feedback": "file:feedback.jsonl"}
+    settings["learning"] = {"store": "inliers"}
     settings["display"] = {"open": True, "status_interval": "1s"}
     head = "# The plant of scripts/demo --web: streamad simulate wrote it, then source and learning were set.\n"
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=120)

@@ -27,6 +27,7 @@ _VOCABULARY = (
     "streamad.errors",
     "streamad.messages",
     "streamad.types",
+    "streamad.tables",
     "streamad.partition_progress",
 )
 _MACHINE = (*_VOCABULARY, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
@@ -39,7 +40,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.errors": ("streamad.safe_text",),
     "streamad.messages": (),
     "streamad.types": ("streamad.messages",),
-    "streamad.partition_progress": ("streamad.messages",),
+    "streamad.tables": (),
+    "streamad.partition_progress": ("streamad.messages", "streamad.types"),
     "streamad.ports": _VOCABULARY,
     "streamad.injected_faults": ("streamad.types",),
     "streamad.plugins": (*_VOCABULARY, "streamad.ports"),
@@ -55,9 +57,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.learn.store": _PLANT,
     "streamad.judge": (*_PLANT, "streamad.ingest"),
     "streamad.pictures": _JUDGE,
-    "streamad.learn.feedback": (*_PLANT, "streamad.learn.store"),
     "streamad.runtime": (*_JUDGE, "streamad.ingest"),
-    "streamad": ("streamad.runtime",),
     "streamad.learn.registry": (*_JUDGE, "streamad.learn.store"),
     "streamad.learn.parts": _VERSIONS,
     "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults"),
@@ -74,14 +74,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.pictures",
         "streamad.injected_faults",
         "streamad.ingest",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.trainer",
     ),
+    "streamad": ("streamad.outputs",),
     "streamad.learn.process": (
         *_VERSIONS,
         "streamad.drift",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.trainer",
         "streamad.outputs",
@@ -98,7 +97,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.injected_faults",
         "streamad.ingest",
         "streamad.runtime",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.trainer",
         "streamad.learn.process",
@@ -107,7 +105,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.web": (
         *_VERSIONS,
         "streamad.pictures",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.training",
         "streamad.learn.promotion",
@@ -128,7 +125,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.simulation",
         "streamad.ingest",
         "streamad.runtime",
-        "streamad.learn.feedback",
         "streamad.learn.parts",
         "streamad.learn.training",
         "streamad.learn.promotion",
@@ -149,6 +145,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *_MACHINE,
         "streamad.ranges",
         "streamad.settings.fields",
+        "streamad.settings.numerals",
         "streamad.settings.places",
     ),
     "streamad_models": (
@@ -159,9 +156,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.system",
     ),
 }
-# Commands do not import each other; ``init`` ends with the check of what it wrote. ``groups`` is no command.
+# Commands do not import each other; ``init`` ends with the check of what it wrote.
 COMMANDS = "streamad.commands"
-COMMANDS_ALLOWED = {"init": frozenset({"check"}), "models": frozenset({"groups"})}
+COMMANDS_ALLOWED = {"init": frozenset({"check"})}
 
 _IMPORTERS = {"import_module", "__import__"}
 

@@ -7,13 +7,13 @@ __all__ = ["subscribe"]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamad.runtime.subscribing import subscribe
+    from streamad.outputs.subscribing import subscribe
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names at their first use, so that the command line does not wait for them."""
     if name == "subscribe":
-        from streamad.runtime.subscribing import subscribe  # noqa: PLC0415
+        from streamad.outputs.subscribing import subscribe  # noqa: PLC0415
 
         return subscribe
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.groups import group_of
+from streamad.commands.shared.groups import group_of
 from streamad.errors import StalledError, StreamadError, UsageError
 from streamad.safe_text import masked, text_of, visible
 from streamad.telemetry.logs import configure_logs

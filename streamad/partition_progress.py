@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from streamad.messages import Alert
+from streamad.types import Boundary, Position
 
 V = TypeVar("V")
 
@@ -25,6 +27,73 @@ class ForcedEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended: str | None = None
 
 
+class HeldReading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A reading that holds, with its event time and position; ``outside``: its sample belonged to no sequence."""
+
+    value: float
+    time_us: int
+    offset: int
+    index: int
+    outside: bool = False
+
+
+class WaitingBoundary(msgspec.Struct, frozen=True, array_like=True):
+    """A boundary that waits for earlier samples: its time and position, the clock at its arrival, its id and routes."""
+
+    time_us: int
+    offset: int
+    index: int
+    arrived_us: int
+    boundary: Boundary
+    sequence: str | None
+    routes: tuple[tuple[Position, str], ...]
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What words and tags have said of a stream's samples without an id (``ingest/boundaries/standing.py``).
+
+    ``state``: the tag's reading, None before the first one. ``is_named``: a sequence was begun and not ended, or the
+    tag of the id was read; ``sequence`` is its id, None if it has none, ``routes`` what chooses its model.
+    ``since_us`` is the event time since which all that stands, ``state_us`` and ``named_us`` those of the newest
+    messages about it. ``is_late``: that came late, and no sample was placed by it yet. ``waiting``: what waits for its
+    turn; while a process runs, ``blocks`` holds the same in parts, which the standings of many records share.
+    """
+
+    state: bool | None = None
+    is_named: bool = False
+    sequence: str | None = None
+    routes: tuple[tuple[Position, str], ...] = ()
+    since_us: int | None = None
+    state_us: int | None = None
+    named_us: int | None = None
+    is_late: bool = False
+    waiting: tuple[WaitingBoundary, ...] = ()
+    blocks: tuple[tuple[WaitingBoundary, ...], ...] = ()
+
+    @property
+    def saved(self) -> Standing:
+        """Return it as a progress holds it."""
+        waiting = tuple(chain.from_iterable(self.blocks))
+        return msgspec.structs.replace(self, waiting=waiting, blocks=()) if waiting else self
+
+
+NOTHING_STANDS = Standing()
+
+
+class UsedRows(msgspec.Struct, frozen=True):
+    """What was used of a stream's rows in a table of batches: the first ``n`` begins and ends, and their digest.
+
+    ``read`` holds pairs of the offset from which on records were read with it, rising, and the end of the newest row
+    that was there then: late samples behind it were taken for ones in no row. ``ended`` is such a pair, too: the end of
+    the input released all samples that waited of records below that offset.
+    """
+
+    n: int
+    digest: str
+    read: tuple[tuple[int, int], ...] = ()
+    ended: tuple[int, int] | None = None
+
+
 class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream's share of the progress.
 
@@ -32,9 +101,13 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its late
     samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial``: the beginning of the
     stream's next sequence may have been missed. ``starts`` (relative times) maps the hash of a sequence id to the event
-    time of its second 0 and the partition clock when it was first seen. ``forced`` holds the forced ends since
+    time of its second 0 and the partition clock when it was first seen; ``second_0_us`` is that without an id, before
+    ``done_below`` like the clocks. ``forced`` holds the forced ends since
     ``done_below``, in order: rereading repeats them at the same offsets. ``closed_late`` is ``closed`` for sequences of
-    late samples only.
+    late samples only. ``table`` is what was used of a table of batches. ``held`` has the readings, by channel, of
+    records below ``done_below`` that later sequences may begin with; ``forgotten``: nothing else is left of the stream.
+    ``n_judged`` counts committed verdicts before the stream was known to be split over partitions; ``split_told``: the
+    event about that is committed, by this partition. ``standing`` is what stood before ``done_below``.
     """
 
     done_below: int
@@ -47,6 +120,13 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     starts: dict[str, tuple[int, int]] = {}
     forced: tuple[ForcedEnd, ...] = ()
     closed_late: dict[str, int] = {}
+    second_0_us: int | None = None
+    table: UsedRows | None = None
+    held: dict[str, tuple[HeldReading, ...]] = {}
+    forgotten: bool = False
+    n_judged: int = 0
+    split_told: bool = False
+    standing: Standing | None = None
 
 
 class BadChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +185,23 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     debts: dict[str, Debt] = {}
 
 
+class Claim(NamedTuple):
+    """A partition says that it has seen a stream, at its record clock ``time_us``; ``ended``: no longer.
+
+    ``since`` is the place in the log of the claim that this one renews, None for a first one. ``n_judged`` counts the
+    stream's verdicts committed in the partition before it was known to be split; None: not said yet. ``told``: the
+    partition has committed the event about the split.
+    """
+
+    stream: str
+    partition: str
+    time_us: int | None = None
+    since: int | None = None
+    n_judged: int | None = None
+    told: bool = False
+    ended: bool = False
+
+
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Changes since the last commit: the partition's head, changed streams (None: dropped) and debts (None: paid)."""
 
@@ -153,12 +250,16 @@ def _merged(before: Mapping[str, V], changes: Mapping[str, V | None]) -> dict[st
 def after_gap(progress: Progress, begin: int) -> Progress:
     """Return ``progress`` for a restart at ``begin``, after the records before it were deleted.
 
-    Streams that may have lost samples, and all unknown ones, begin with a partial sequence.
+    Streams that may have lost samples, and all unknown ones, begin with a partial sequence. What they held may have
+    changed since, so it holds no more.
     """
     replace = msgspec.structs.replace
     streams = {
-        name: stream if stream.done_below >= begin else replace(stream, partial=True, done_below=begin, forced=())
+        name: stream
+        if stream.done_below >= begin
+        else replace(stream, partial=True, done_below=begin, forced=(), held={})
         for name, stream in progress.streams.items()
+        if stream.done_below >= begin or not stream.forgotten
     }
     return replace(
         progress,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from streamad.plugins import ConnectorContext
 from streamad.ports import Clock
+from streamad.settings.places import Places
 from streamad.settings.plant_yaml import Settings
 
 
@@ -20,6 +21,11 @@ class Plant:
     config: Path | None = None
 
     @property
+    def places(self) -> Places:
+        """All places that the config names."""
+        return Places.of(self.settings, self.base_dir, self.config)
+
+    @property
     def context(self) -> ConnectorContext:
         """The context that connectors get."""
         settings = self.settings
@@ -31,6 +37,10 @@ class Plant:
             source_url=settings.source.url,
             source_options=settings.source.options,
             max_duration_us=settings.sequences.max_duration,
-            ids_from_files=settings.decode.sequence_from == "file",
+            sequence_from=settings.decode.sequence_from,
             local_times=settings.decode.timezone is not None,
+            decimal=settings.decode.decimal,
+            thousands=settings.decode.thousands,
+            rows_are_times=settings.decode.time == "row",
+            label=settings.decode.label,
         )

@@ -28,6 +28,7 @@ import concurrent.futures
 import difflib
 import re
 import sys
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,18 +36,22 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from streamad.errors import ConfigError, PluginError, Problem, StreamadError
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
 from streamad.safe_text import described, is_secret_name, one_line, text_of
-from streamad.types import ChannelSpec, Record
+from streamad.types import ChannelSpec, Record, SequenceFrom
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Loc: TypeAlias = tuple[int | str, ...]
+"""The path of a key: keys, and indexes of lists."""
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
@@ -75,9 +80,13 @@ class ConnectorContext:
 
     Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
     out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
-    records must be kept (None: unknown). ``ids_from_files``: records need the id that their file's name gives.
+    records must be kept (None: unknown). ``sequence_from``: what gives the records' ids, if not the messages.
     ``times``: the event times of raw records; None where they are not in the messages, or not known. ``local_times``:
     timestamps without a zone are local ones (``decode.timezone``), and the decoder reads them; else they are UTC.
+    ``as_written``: the cells of tables stay texts, whatever they hold.
+    ``decimal`` and ``thousands``: how numbers in text are written, if the source's own options do not say it.
+    ``label``: what records have as theirs, for ``decode.fields.pattern``: ``topic``, or ``header:`` and its name.
+    ``rows_are_times``: the number of its row stands for a record's time (``decode.time: row``).
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -87,9 +96,14 @@ class ConnectorContext:
     source_url: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     max_duration_us: int | None = None
-    ids_from_files: bool = False
+    sequence_from: SequenceFrom = "message"
     times: RecordTimes | None = None
     local_times: bool = False
+    as_written: bool = False
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] | None = None
+    rows_are_times: bool = False
+    label: str | None = None
 
     @property
     def feedback_group(self) -> str:
@@ -304,17 +318,64 @@ def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:
 
 
 def option_problems(error: ValidationError, model: type[BaseModel], where: str) -> list[Problem]:
-    """Turn pydantic's errors into problems with their paths; an unknown key comes with the nearest known one."""
-    problems = []
+    """Turn pydantic's errors into problems with their paths below the key ``where``."""
+    found = error_messages(error, model)
+    return [Problem(".".join([where, *map(str, loc)]).strip("."), message) for loc, _, message in found]
+
+
+def error_messages(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Loc, str, str]]:
+    """Yield the path, pydantic's kind and a message of each of its errors about ``model``, for people."""
     for item in error.errors():
-        path = ".".join([where, *(str(part) for part in item["loc"])]).strip(".")
+        loc, kind = item["loc"], item["type"]
         message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            key = str(item["loc"][-1])
-            near = difflib.get_close_matches(key, model.model_fields, n=1)
-            message = f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-        problems.append(Problem(path, message))
-    return problems
+        if kind == "extra_forbidden":
+            message = nearest_key(model, loc)
+        elif kind == "missing":
+            message = "is required"
+        elif kind == "literal_error":
+            known = re.findall("'([^']*)'", message)
+            near = difflib.get_close_matches(str(item["input"]).lower(), known, n=1, cutoff=0.5)
+            message += f"; did you mean {near[0]!r}?" if near else ""
+        elif kind == "model_type":
+            message = f"holds keys, not a value: {', '.join(keys_of(_model_at(model, loc)))}"
+        elif kind == "tuple_type":
+            message = "must be a list (in an environment variable: as JSON)"
+        elif kind == "invalid_key":
+            message = "holds a key that is not text (YAML reads on, off, yes, no and numbers so: put it in quotes)"
+            loc = loc[:-1]
+        yield loc, kind, message
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of ``model`` by their keys, which may be words of Python (``while``)."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that ``annotation`` is or holds, the first of several; None if there is none."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in typing.get_args(annotation):
+        found = model_in(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    for part in loc:
+        field = keys_of(model).get(str(part))
+        inner = model_in(field.annotation) if field is not None else None
+        model = inner or model
+    return model
+
+
+def nearest_key(model: type[BaseModel], loc: Loc) -> str:
+    """Return the message that the key at ``loc`` is unknown, with the nearest known key."""
+    known = keys_of(_model_at(model, loc[:-1]))
+    near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known) or 'none'}"
+    return f"unknown key {str(loc[-1])!r}; {hint}"
 
 
 def _connect(group: Group, url: str, options: Mapping[str, Any], context: ConnectorContext, where: str) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 __all__ = [
     "BackendDetector",
     "BackendExport",
+    "Claim",
+    "ClaimLog",
     "Clock",
     "Committer",
     "Detector",
@@ -25,6 +27,7 @@ __all__ = [
     "RangedSource",
     "ResumableSource",
     "Scorer",
+    "SharedSource",
     "Sink",
     "Source",
     "StoredMessage",
@@ -39,15 +42,25 @@ __all__ = [
 ]
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from streamad.messages import ModelRef, OutputRecord, Role
-from streamad.partition_progress import Progress, ProgressUpdate
-from streamad.types import FloatArray, IntArray, SourceEvent, WindowSet
+from streamad.partition_progress import Claim, Progress, ProgressUpdate
+from streamad.types import (
+    FeedRecord,
+    FloatArray,
+    IntArray,
+    SourceEvent,
+    StoredMessage,
+    TrainingProgress,
+    TrainingStep,
+    TrainingSummary,
+    WindowSet,
+)
 
 
 @runtime_checkable
@@ -135,6 +148,39 @@ class OwingSource(Protocol):
         """
 
 
+class ClaimLog(Protocol):
+    """The claims of all partitions of a group in one order, the same for all of its processes.
+
+    ``outlives``: claims stay when the process that wrote them ends, or its partitions move.
+    """
+
+    outlives: bool
+
+    async def catch_up(self) -> None:
+        """Return once ``take`` gives every claim that lay there at the call. Raises SourceError, OutputError."""
+
+    def write(self, claims: Sequence[Claim]) -> None:
+        """Append ``claims``, in order and soon; ``take`` gives them back, among those of others."""
+
+    def take(self) -> Sequence[tuple[int, Claim]]:
+        """Return the claims that came since the last call, with their places in the log, which rise.
+
+        A log that is compacted may lack all but the last claim of a stream and partition. Raises SourceError,
+        OutputError once the log cannot be read or written.
+        """
+
+    async def close(self) -> None:
+        """Release all resources; safe to call twice."""
+
+
+@runtime_checkable
+class SharedSource(Protocol):
+    """A source whose partitions are shared among processes: each knows only its own, and all of them the claims."""
+
+    def claims(self, on_news: Callable[[], None]) -> ClaimLog:
+        """Return the group's claims; ``on_news`` is called when ``take`` has something. ``close`` closes them, too."""
+
+
 class TopicFinding(NamedTuple):
     """A finding or an action about one topic."""
 
@@ -173,20 +219,6 @@ class Topics(Protocol):
         """Release all resources; safe to call twice."""
 
 
-class FeedRecord(NamedTuple):
-    """A raw message for a source to read, as a producer of the plant would send it.
-
-    ``offset`` and ``schema`` are those of its ``Record``, for feeds that keep them (recordings); the others count from
-    their own offset.
-    """
-
-    value: bytes
-    key: bytes | None = None
-    timestamp_us: int | None = None
-    offset: int | None = None
-    schema: str | None = None
-
-
 @runtime_checkable
 class Feed(Protocol):
     """Writes raw messages to the place that a source reads; simulator, recorder and tests use it."""
@@ -201,21 +233,6 @@ class Feed(Protocol):
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-
-
-class StoredMessage(NamedTuple):
-    """A message as a sink's system keeps it: its JSON, and its place there for people to find.
-
-    ``sender`` is the name that this system, not the message's author, gives to whoever sent it; None if it gives none.
-    ``problem``: why it has no ``value``, such as a line without an end. ``key`` is that of a topic; with an empty
-    ``value`` it says that what was written under this key is removed.
-    """
-
-    value: bytes
-    place: str
-    sender: str | None = None
-    problem: str | None = None
-    key: bytes | None = None
 
 
 @runtime_checkable
@@ -394,41 +411,6 @@ class Scorer(Protocol):
 
         The score is their sum; higher is more anomalous.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingStep:
-    """A finished epoch, counted from 1, of at most ``n_epochs``; losses are mean scores per window.
-
-    ``is_last``: the fit ends with it, perhaps before ``n_epochs``.
-    """
-
-    epoch: int
-    n_epochs: int
-    loss: float
-    validation_loss: float | None = None
-    is_last: bool = False
-
-
-TrainingProgress: TypeAlias = Callable[[TrainingStep], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSummary:
-    """The manifest's record of a training run; ``remarks`` are sentences for its user.
-
-    ``terms`` names the K terms of a model of several members, each as "member" or "member.measure".
-    """
-
-    n_sequences: int
-    n_epochs: int
-    best_epoch: int
-    best_loss: float
-    duration_s: float
-    device: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    terms: tuple[str, ...] = ()
 
 
 @runtime_checkable

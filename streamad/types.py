@@ -12,7 +12,9 @@ __all__ = [
     "NO_STREAM",
     "BadValues",
     "BoolArray",
+    "Boundary",
     "ChannelSpec",
+    "FeedRecord",
     "FinishedSequence",
     "FloatArray",
     "IntArray",
@@ -27,16 +29,20 @@ __all__ = [
     "Singles",
     "SourceEvent",
     "SourceNotice",
+    "StoredMessage",
+    "TrainingProgress",
+    "TrainingStep",
+    "TrainingSummary",
     "UnixUs",
     "Window",
     "WindowSet",
     "from_us",
 ]
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -67,10 +73,15 @@ def to_us(time: datetime) -> int:
 
 
 class ChannelSpec(msgspec.Struct, frozen=True):
-    """One named sensor signal and its unit; the order of the specs is the order in every array."""
+    """One named sensor signal and its unit; the order of the specs is the order in every array.
+
+    ``fill``: its values hold from one reading to the next. Unset it is no part of what is stored, as before there was
+    a choice.
+    """
 
     name: str
     unit: str = ""
+    fill: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
 
 
 FILE_OFFSETS = 2**40
@@ -87,12 +98,17 @@ class Position(NamedTuple):
 # --- what a source yields ------------------------------------------------------------------------------------------
 
 
+SequenceFrom: TypeAlias = Literal["message", "file", "folder"]
+"""The origin of a sequence's id: a field of the message, the name of its file, or the name of the file's folder."""
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One raw message of a partition.
 
     ``timestamp_us`` is the record's own time (None if the medium has none: the event time is used).
     ``native`` marks bytes that the connector itself wrote in streamad's own msgpack format, whatever ``decode`` says.
-    ``sequence`` is the id that the source gives (the file's name), for ``decode.sequence_from: file``.
+    ``sequence`` is the id that the source gives (the name of the file or of its folder), for ``decode.sequence_from``.
+    ``label`` is the text that ``ConnectorContext.label`` asks for, if there is one.
     ``schema`` is the id that the record's headers name, if a Schema Registry serializer wrote it. An empty ``value`` is
     a tombstone: it holds no message.
     """
@@ -104,6 +120,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     native: bool = False
     sequence: str | None = None
     schema: str | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +225,25 @@ class BadValues:
     first: Mapping[tuple[int, int], str]
 
 
+class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a row of a message says of where sequences begin and end, beside its readings and its id.
+
+    ``is_bare``: it has no readings, and is no sample. ``state``: whether the stream's samples lie in a sequence now.
+    ``begins``, ``ends``: the words for it. ``names``: a tag's reading of the id, ``sequence``, of the samples after it.
+    """
+
+    is_bare: bool = False
+    state: bool | None = None
+    begins: bool = False
+    ends: bool = False
+    names: bool = False
+    sequence: str | None = None
+
+
+OUTSIDE: Final = Boundary(state=False)  # the sample's own state says that it is in no sequence
+Boundaries: TypeAlias = tuple[Boundary | None, ...]
+
+
 class SampleBlock(msgspec.Struct, gc=False):
     """The samples of one record: one stream, one sequence id (None if the messages carry none).
 
@@ -217,7 +253,8 @@ class SampleBlock(msgspec.Struct, gc=False):
     ``relative``: the times count from the sequence's start instead of the epoch. ``route`` is the value of the field
     that chooses the model (``models.field``), if any. ``later_us`` int64 [n] holds the second readings of local times
     that come twice when clocks are set back (else the same as ``times_us``), the samples in the record's order; None if
-    there are none. ``bad`` says which values cannot be used, None if all can.
+    there are none. ``bad`` says which values cannot be used, None if all can. ``boundaries`` has what each row says of
+    where sequences begin and end, None if none does: with bare rows the block has fewer samples than rows.
     """
 
     stream: str
@@ -231,9 +268,20 @@ class SampleBlock(msgspec.Struct, gc=False):
     route: str | None = None
     later_us: IntArray | None = None
     bad: BadValues | None = None
+    boundaries: Boundaries | None = None
 
     def __len__(self) -> int:
         return len(self.times_us)
+
+    @property
+    def first_index(self) -> int:
+        """Return the index of the first one in its record."""
+        return 0 if self.indexes is None else int(self.indexes.min())
+
+    @property
+    def is_consecutive(self) -> bool:
+        """Return whether they follow each other in their record, in the order here."""
+        return self.indexes is None or bool((self.indexes[1:] == self.indexes[:-1] + 1).all())
 
     def time_of(self, place: int, watermark_us: int | None) -> int:
         """Return the time of the sample at ``place``: the earliest of its readings not behind ``watermark_us``."""
@@ -244,8 +292,11 @@ class SampleBlock(msgspec.Struct, gc=False):
 
     @property
     def times_once(self) -> IntArray:
-        """Return the times that have one reading, int64 [m] in their order."""
-        return self.times_us if self.later_us is None else np.sort(self.times_us[self.times_us == self.later_us])
+        """Return the times that have one reading, int64 [m] in the order of the record."""
+        if self.later_us is None:
+            return self.times_us if self.indexes is None else self.times_us[np.argsort(self.indexes)]
+        once: IntArray = self.times_us[self.times_us == self.later_us]
+        return once
 
     def place_of(self, index: int) -> int:
         """Return the place here of the sample with ``index`` in its record."""
@@ -284,11 +335,12 @@ class Singles(NamedTuple):
 class FinishedSequence:
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
-    ``first_position`` is the lowest position of its samples; ``partial``: its beginning may be missing;
-    ``duplicates`` counts readings that a later one of the same time replaced. ``routes`` holds the different values of
-    the field that chooses the model, in order of their positions; a sequence with more than one cannot be judged.
-    ``n_late`` > 0: all of its samples came late (reason ``late``); the times are the first and the last one, the values
-    NaN.
+    ``first_position`` is the lowest position of its samples; ``partial``: its beginning may be missing. ``routes``
+    holds the different values of the field that chooses the model, in order of their positions; a sequence with more
+    than one cannot be judged. ``n_late`` samples came late, before its end; they are not among its samples, unless all
+    came late (reason ``late``): then the times are the first and the last one, the values NaN. ``merged`` samples had
+    the time of another one; ``displaced`` of them replaced a different value of a channel there. ``carried`` float32
+    [C] has the readings before the first sample of the channels that hold, NaN for none; None if there are none.
     """
 
     stream: str
@@ -298,9 +350,11 @@ class FinishedSequence:
     values: FloatArray
     first_position: Position
     partial: bool = False
-    duplicates: int = 0
     routes: tuple[str, ...] = ()
     n_late: int = 0
+    merged: int = 0
+    displaced: int = 0
+    carried: FloatArray | None = None
 
     @property
     def start_us(self) -> int:
@@ -315,7 +369,17 @@ class FinishedSequence:
     @property
     def n_samples(self) -> int:
         """Return the number of samples, those of equal time merged."""
-        return self.n_late or len(self.times_us)
+        return self.n_late if self.is_late else len(self.times_us)
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether all of its samples came late."""
+        return self.reason == "late"
+
+    @property
+    def n_came(self) -> int:
+        """Return how many samples of it have come: late and merged ones count."""
+        return self.n_late if self.is_late else len(self.times_us) + self.merged + self.n_late
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -363,3 +427,74 @@ class WindowSet:
         highest, lowest = samples.max(axis=0).astype(np.float64), samples.min(axis=0).astype(np.float64)
         largest = np.maximum(np.abs(highest), np.abs(lowest))
         return np.flatnonzero(highest - lowest <= _CONSTANT_SHARE * largest).astype(np.int64)
+
+
+# --- messages as connectors store them -------------------------------------------------------------------------------
+
+
+class FeedRecord(NamedTuple):
+    """A raw message for a source to read, as a producer of the plant would send it.
+
+    ``offset``, ``schema`` and ``label`` are those of its ``Record``, for feeds that keep them (recordings); the others
+    count from their own offset.
+    """
+
+    value: bytes
+    key: bytes | None = None
+    timestamp_us: int | None = None
+    offset: int | None = None
+    schema: str | None = None
+    label: str | None = None
+
+
+class StoredMessage(NamedTuple):
+    """A message as a sink's system keeps it: its JSON, and its place there for people to find.
+
+    ``sender`` is the name that this system, not the message's author, gives to whoever sent it; None if it gives none.
+    ``problem``: why it has no ``value``, such as a line without an end. ``key`` is that of a topic; with an empty
+    ``value`` it says that what was written under this key is removed.
+    """
+
+    value: bytes
+    place: str
+    sender: str | None = None
+    problem: str | None = None
+    key: bytes | None = None
+
+
+# --- what a training reports ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """A finished epoch, counted from 1, of at most ``n_epochs``; losses are mean scores per window.
+
+    ``is_last``: the fit ends with it, perhaps before ``n_epochs``.
+    """
+
+    epoch: int
+    n_epochs: int
+    loss: float
+    validation_loss: float | None = None
+    is_last: bool = False
+
+
+TrainingProgress: TypeAlias = Callable[[TrainingStep], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """The manifest's record of a training run; ``remarks`` are sentences for its user.
+
+    ``terms`` names the K terms of a model of several members, each as "member" or "member.measure".
+    """
+
+    n_sequences: int
+    n_epochs: int
+    best_epoch: int
+    best_loss: float
+    duration_s: float
+    device: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()

@@ -19,9 +19,8 @@ from benchmarks.detector.faults import windows_of
 from benchmarks.detector.sets import Case, Row
 from benchmarks.paper.data.datasets import Task, data_path
 from streamad.injected_faults import channel_scales, injected_windows
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.recordings import Recording, simulate, simulate_batch
-from streamad.simulation.sensors import CHANNELS
 from streamad.types import WindowSet
 
 Values = npt.NDArray[np.float32]

@@ -17,7 +17,7 @@ from benchmarks.paper.data.datasets import Task
 from streamad.errors import UsageError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, Calibration, calibration_count, scores_of
 from streamad.judge.evaluation import auc
-from streamad.learn.training.split import folds_of, hash_order
+from streamad.learn.training.calibrating import folds_of, hash_order
 from streamad.plugins import make_detector
 from streamad.ports import FittedDetector
 from streamad.settings.plant_yaml import ModelSettings
@@ -33,14 +33,14 @@ Scores = npt.NDArray[np.float64]
 
 def _former() -> Any:
     """Return the default of commit f4a4ae99. Raises UsageError unless its ``models`` folder comes first."""
-    if find_spec("streamad_models.ensemble.weights") is not None:
+    if find_spec("streamad_models.ensemble.fitting") is not None:
         raise UsageError("`former` is measured with the models folder of commit f4a4ae99 in PYTHONPATH")
     return make_detector("ensemble", {})
 
 
 def _present(kind: str, options: dict[str, Any]) -> Callable[[], Any]:
     def make() -> Any:
-        if find_spec("streamad_models.ensemble.weights") is None:
+        if find_spec("streamad_models.ensemble.fitting") is None:
             raise UsageError(f"`{kind}` is measured with the models folder of this checkout in PYTHONPATH")
         return make_detector(kind, options)
 

@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from streamad_models.neutral_ad.encoder import Encoder, EncoderBlock
-from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.transformations import N_RESIDUAL_BLOCKS, Transformations
+from streamad_models.neutral_ad.model import NeutralADModel, contrastive_terms
+from streamad_models.neutral_ad.networks import N_RESIDUAL_BLOCKS, Encoder, EncoderBlock, Transformations
 
 
 class MaskNetwork(nn.Module):

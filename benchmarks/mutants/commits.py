@@ -8,6 +8,7 @@ _GATE, _PARTITION = "streamad/judge/gate.py", "streamad/runtime/partition.py"
 _PIPELINE, _CHECKPOINT = "streamad/runtime/pipeline.py", "streamad/runtime/checkpoint.py"
 _SAVED, _FILES = "streamad/system/saved_progress.py", "streamad/system/files.py"
 _TESTS = "tests/unit/runtime/"
+_SUBMITTER = "streamad/runtime/submitter.py"
 _GATE_TESTS = "tests/unit/judge/test_gate.py"
 _PIPELINE_TESTS, _PARTITION_TESTS = _TESTS + "test_pipeline.py", _TESTS + "test_pipeline_partitions.py"
 _WINDOW_TESTS, _CHECKPOINT_TESTS = _TESTS + "test_windows.py", _TESTS + "test_checkpoint.py"
@@ -231,5 +232,15 @@ COMMITS: tuple[Mutant, ...] = (
         "outputs are cut back to the lengths of another partition's older commit",
         _CHECKPOINT_TESTS,
         _CRASHES,
+    ),
+    # --- a stream in one place ---
+    mutant(
+        "judged-before-its-claim-is-read-back",
+        _SUBMITTER,
+        "        await self.homes.claimed(sequence.stream, partition.name)\n",
+        "",
+        "a fragment is judged although another partition has claimed its stream",
+        _TESTS + "test_shared_homes.py",
+        "tests/faults/test_split_schedules.py",
     ),
 )

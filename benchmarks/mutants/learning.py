@@ -8,14 +8,16 @@ _SERVICE, _MODEL = "streamad/learn/process/service.py", "streamad/learn/process/
 _INLIERS, _BOUNDS = "streamad/learn/store/inliers.py", "streamad/learn/store/bounds.py"
 _TRAININGS, _JOB = "streamad/learn/trainer/trainings.py", "streamad/learn/trainer/job.py"
 _SUBSCRIPTION = "connectors/streamad_connectors/files/subscription.py"
+_SINK = "connectors/streamad_connectors/files/sink.py"
 _SAVED = "streamad/system/saved_progress.py"
 _SERVICE_TESTS = "tests/unit/learn/process/test_service.py"
 _STORE = "tests/unit/learn/store/"
 _INLIERS_TESTS, _LAW = _STORE + "test_inliers.py", _STORE + "test_inliers_law.py"
 _CHILD_TESTS = "tests/unit/learn/trainer/test_child.py"
 _FILES = "tests/unit/connectors/files/"
+_ROTATED = _FILES + "test_output_files.py"
 _COMMITTED, _HOLD = _FILES + "test_subscription_committed.py", _FILES + "test_subscription_hold.py"
-_TAKEN = "            await self.take(batch)\n            subscription.release(len(batch))\n"
+_TAKEN = "            await self.take(batch)\n            messages.done(one.number for one in batch)\n"
 
 LEARNING: tuple[Mutant, ...] = (
     # --- the learner ---
@@ -30,8 +32,8 @@ LEARNING: tuple[Mutant, ...] = (
     mutant(
         "one-message-of-a-slice-released",
         _SERVICE,
-        "            subscription.release(len(batch))\n",
-        "            subscription.release(1)\n",
+        "            messages.done(one.number for one in batch)\n",
+        "            messages.done(one.number for one in batch[:1])\n",
         "after a restart almost everything is read again, and what is held grows without bound",
         _SERVICE_TESTS,
     ),
@@ -230,5 +232,62 @@ LEARNING: tuple[Mutant, ...] = (
         "                identity = 0, 0, there.st_size\n",
         "a commit of the same size is not noticed, and its lines wait for the next one",
         _COMMITTED,
+    ),
+    # --- an output in several files ---
+    mutant(
+        "later-files-outlive-a-cut",
+        _SINK,
+        "                file.path.unlink()\n",
+        "                pass\n",
+        "messages of no commit stay in files behind the one that was cut back",
+        _ROTATED,
+    ),
+    mutant(
+        "owner-of-the-first-file-alone",
+        _SINK,
+        "        if claim is not None and claim.inode == full.st_ino:",
+        "        if claim is None:",
+        "once the first file is deleted, another plant's start cuts off what this one wrote",
+        _ROTATED,
+    ),
+    mutant(
+        "file-deleted-that-is-not-read",
+        _SUBSCRIPTION,
+        "<= later.start <= position\n",
+        "<= later.start\n",
+        "windows that the learner has not stored are deleted",
+        _ROTATED,
+    ),
+    mutant(
+        "young-file-deleted",
+        _SUBSCRIPTION,
+        ">= until_us:",
+        "< until_us:",
+        "the page and reports lose the latest windows, and old ones stay",
+        _ROTATED,
+    ),
+    mutant(
+        "lines-of-deleted-files-read-again",
+        _SUBSCRIPTION,
+        "        if holder is None:\n            return True\n",
+        "        if holder is None:\n            return False\n",
+        "after old files were deleted, their lines count as cut off",
+        _ROTATED,
+    ),
+    mutant(
+        "read-anew-after-old-files-went",
+        _SUBSCRIPTION,
+        "before is not None and first != before and first[0] <= before[0]\n",
+        "before is not None and first != before\n",
+        "whenever an old file is deleted, all that is left is read again",
+        _ROTATED,
+    ),
+    mutant(
+        "deleted-lines-skipped-in-silence",
+        _SUBSCRIPTION,
+        '        self._lost = self._position, f"',
+        '        _ = self._position, f"',
+        "windows that were deleted before they were learned from are not named",
+        _ROTATED,
     ),
 )

@@ -6,8 +6,7 @@ from benchmarks.mutants.mutant import Mutant, mutant
 
 _ENDS = "streamad/ingest/sequences/sequence_ends.py"
 _JOINING, _JUMPS = "streamad/ingest/sequences/joining.py", "streamad/ingest/sequences/time_jumps.py"
-_REREADING = "streamad/ingest/sequences/rereading.py"
-_PROGRESS, _PARTITION = "streamad/ingest/partition/progress.py", "streamad/ingest/partition/streams.py"
+_PROGRESS, _PARTITION = "streamad/ingest/sequences/progress.py", "streamad/ingest/sequences/streams.py"
 _ASSEMBLY, _INTAKE = "streamad/ingest/assembly.py", "streamad/ingest/intake.py"
 _TESTS = "tests/unit/ingest/"
 _EXAMPLES, _LAWS = _TESTS + "test_intake.py", _TESTS + "test_restart_laws.py"
@@ -31,6 +30,14 @@ REREADING: tuple[Mutant, ...] = (
         "stream.entries or stream.partial:",
         "after a restart a whole sequence in one message gets a second verdict once its id is forgotten",
         _TESTS + "test_joining.py",
+    ),
+    mutant(
+        "second-0-of-now-in-the-progress",
+        _PROGRESS,
+        "second_0_us=clocks.second_0_us,",
+        "second_0_us=stream.clocks.second_0_us,",
+        "times that restart begin elsewhere when they are read again, and a sequence is judged twice",
+        _LAWS,
     ),
     mutant(
         "floor-of-now-in-the-progress",
@@ -87,16 +94,24 @@ REREADING: tuple[Mutant, ...] = (
     mutant(
         "wrong-time-moves-the-clock-when-read-again",
         _JUMPS,
-        "others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))",
-        "others = times_us",
+        "others = [time_us for time_us in times_us.tolist() if time_us not in held]",
+        "others = times_us.tolist()",
         "a rejected time far ahead moves the clock of a second reading",
         _WRONG,
         _LAWS,
     ),
+    mutant(
+        "done-record-moves-the-clock-once",
+        _JUMPS,
+        "return [*times_us.tolist()]",
+        "return sorted(times_us.tolist())[-1:]",
+        "a second reading decides on a held sample at the last time of a record, the first did before it",
+        _FORCED,
+    ),
     # --- forced ends ---
     mutant(
         "forced-end-one-record-late",
-        _REREADING,
+        _PROGRESS,
         "self._waiting[-1][0] <= offset:",
         "self._waiting[-1][0] < offset:",
         "an end that no record caused is repeated one record later than it happened",
@@ -105,7 +120,7 @@ REREADING: tuple[Mutant, ...] = (
     ),
     mutant(
         "forced-ends-in-any-order",
-        _REREADING,
+        _PROGRESS,
         "sorted(waiting, key=itemgetter(0))[::-1]",
         "sorted(waiting, key=itemgetter(0))",
         "ends that no record caused are repeated from the last one on",
@@ -151,8 +166,8 @@ REREADING: tuple[Mutant, ...] = (
     mutant(
         "late-samples-of-repeated-ends-told-again",
         _INTAKE,
-        "        finished = self._assembler.reach(offset)\n        self._set_late_aside(is_new=False, now_us=now_us)\n",
-        "        finished = self._assembler.reach(offset)\n        self._set_late_aside(is_new=True, now_us=now_us)\n",
+        "        self._set_late_aside(offset - 1, is_new=False, now_us=now_us)\n",
+        "        self._set_late_aside(offset - 1, is_new=True, now_us=now_us)\n",
         "late samples that a forced end released are told once more after a restart",
         _FORCED,
         _LAWS,

@@ -8,10 +8,12 @@ _FOLDER = "streamad/ingest/sequences/"
 _ENDS, _OPEN = _FOLDER + "sequence_ends.py", _FOLDER + "open_sequences.py"
 _JOINING, _JUMPS = _FOLDER + "joining.py", _FOLDER + "time_jumps.py"
 _CLOCKS, _CLOSED = _FOLDER + "clocks.py", _FOLDER + "closed_sequences.py"
-_ASSEMBLY, _PARTITION = "streamad/ingest/assembly.py", "streamad/ingest/partition/streams.py"
+_ASSEMBLY, _PARTITION = "streamad/ingest/assembly.py", "streamad/ingest/sequences/streams.py"
 _TESTS = "tests/unit/ingest/"
 _EXAMPLES, _LAWS = _TESTS + "test_assembly.py", _TESTS + "test_assembly_laws.py"
+_RESTARTS = _TESTS + "test_restart_laws.py"
 _SHORT, _WRONG = _TESTS + "test_joining.py", _TESTS + "test_wrong_times.py"
+_RUNS, _STARTS = _FOLDER + "runs.py", _FOLDER + "relative_times.py"
 
 SEQUENCES: tuple[Mutant, ...] = (
     # --- limits ---
@@ -65,9 +67,9 @@ SEQUENCES: tuple[Mutant, ...] = (
     ),
     mutant(
         "reason-of-an-equal-limit",
-        _ENDS,
-        "sequence.last_us + gap <= sequence.start_us + self.settings.max_duration",
-        "sequence.last_us + gap < sequence.start_us + self.settings.max_duration",
+        _FOLDER + "open_sequence.py",
+        "self.last_us + gap <= self.start_us + settings.max_duration",
+        "self.last_us + gap < self.start_us + settings.max_duration",
         "if gap and max_duration end at the same time, the reason is max_duration",
         _EXAMPLES,
     ),
@@ -122,24 +124,18 @@ SEQUENCES: tuple[Mutant, ...] = (
         _EXAMPLES,
         _LAWS,
     ),
-    Mutant(
+    mutant(
         "change-before-closed",
         _ENDS,
-        (
-            (
-                "        if self._is_closed(run):\n            self._drop_late(run, closed=True)\n            return\n"
-                '        if "change" in self.settings.end:\n',
-                '        if "change" in self.settings.end:\n',
-            ),
-            (
-                '                self.close(other, "change", clock_us, by=run)\n        self._append(run)\n',
-                '                self.close(other, "change", clock_us, by=run)\n'
-                "        if self._is_closed(run):\n            self._drop_late(run, closed=True)\n            return\n"
-                "        self._append(run)\n",
-            ),
-        ),
+        "        if self._is_closed(run):\n            if self.table is None or not self.table.is_done(run):\n"
+        "                self._drop_late(run, closed=True)\n            return\n"
+        '        if "change" in self.settings.end:\n            self._end_others(run, "change")\n',
+        '        if "change" in self.settings.end:\n            self._end_others(run, "change")\n'
+        "        if self._is_closed(run):\n            if self.table is None or not self.table.is_done(run):\n"
+        "                self._drop_late(run, closed=True)\n            return\n",
         "a late sample of a closed sequence ends the open one",
-        (_EXAMPLES, _LAWS),
+        _EXAMPLES,
+        _LAWS,
     ),
     # --- closed ids ---
     mutant(
@@ -168,12 +164,46 @@ SEQUENCES: tuple[Mutant, ...] = (
         _EXAMPLES,
         _LAWS,
     ),
+    # --- lost samples ---
+    mutant(
+        "copy-displaces",
+        _RUNS,
+        "    return bool(np.count_nonzero((row < later) | (row > later)))\n",
+        "    return True\n",
+        "an equal copy of a sample counts as lost, so a producer that sends twice makes all sequences unscorable",
+        _EXAMPLES,
+    ),
+    mutant(
+        "late-samples-without-an-id-before-the-start",
+        _ENDS,
+        "run.first_us >= sequence.start_us):",
+        "run.first_us >= 0):",
+        "late samples of a pause count as lost in the sequence after it",
+        _EXAMPLES,
+    ),
+    # --- times that restart ---
+    mutant(
+        "time-that-stands-still-restarts",
+        _STARTS,
+        "if current_us + int(part.times_us[0]) < newest_us else",
+        "if current_us + int(part.times_us[0]) <= newest_us else",
+        "with end: [restart] a second sample of the same time begins a sequence",
+        _TESTS + "test_restarting_times.py",
+    ),
+    mutant(
+        "restart-ends-nothing",
+        _ENDS,
+        "        if run.restarts:\n            self._restart(run, clock_us)\n",
+        "",
+        "a sequence before a restart goes on: its samples and those of the next one are one sequence",
+        _TESTS + "test_restarting_times.py",
+    ),
     # --- late entries ---
     mutant(
         "late-entry-of-a-closed-sequence",
         _ENDS,
-        "(run.sequence in self.open or self._is_closed(run)):",
-        "run.sequence in self.open:",
+        "(sequence is not None or self._is_closed(run)):",
+        "sequence is not None:",
         "late samples of a judged sequence give it a second verdict",
         _EXAMPLES,
         _WRONG,
@@ -215,8 +245,8 @@ SEQUENCES: tuple[Mutant, ...] = (
     mutant(
         "clock-of-a-silence-forgotten",
         _ENDS,
-        "self.close(sequence, self._limit_reason(sequence), deadline_us)",
-        "self.close(sequence, self._limit_reason(sequence))",
+        'self.close(sequence, "table" if is_over else sequence.limit_reason(self.settings), deadline_us)',
+        'self.close(sequence, "table" if is_over else sequence.limit_reason(self.settings))',
         "closed_memory counts from the last sample, not from the end by silence, so an id is forgotten too early",
         _EXAMPLES,
         _LAWS,
@@ -251,20 +281,36 @@ SEQUENCES: tuple[Mutant, ...] = (
     mutant(
         "clock-before-the-samples",
         _PARTITION,
-        "        self._accept(stream, run)\n        if moves:\n            self.move(run.last_us)\n",
-        "        if moves:\n            self.move(run.last_us)\n        self._accept(stream, run)\n",
+        "        self._accept(stream, run)\n        if moves:\n            self._move_by(run.times_us)\n",
+        "        if moves:\n            self._move_by(run.times_us)\n        self._accept(stream, run)\n",
         "the last time of a chunk ends its own sequence before its samples are taken",
         _EXAMPLES,
         _LAWS,
     ),
     mutant(
+        "clock-passes-over-a-held-sample",
+        _PARTITION,
+        "in times_us.tolist() if self._jumps.held else (times_us.item(-1),):",
+        "in (times_us.item(-1),):",
+        "where the clock decides on a held sample depends on how samples are packed into records",
+        _LAWS,
+    ),
+    mutant(
+        "sample-accepted-by-the-clock-ends-no-silence",
+        _PARTITION,
+        "            clocks.last_record_us = max(held.run.arrived_us, clocks.last_record_us or held.run.arrived_us)\n",
+        "            clocks.last_record_us = clocks.last_record_us or held.run.arrived_us\n",
+        "a stream is forgotten while the id of a sequence that a held sample began is closed, so the id recurs",
+        _LAWS,
+    ),
+    mutant(
         "stream-looked-up-before-the-clock-moves",
         _ASSEMBLY,
-        "        if record_us is not None:\n            streams.move(record_us)\n"
-        "        # Looked up only now: the move may have made the stream be forgotten.\n"
-        "        stream = streams.by_name.get(block.stream)\n",
-        "        stream = streams.by_name.get(block.stream)\n"
-        "        if record_us is not None:\n            streams.move(record_us)\n",
+        "            partition_before = self._reach_record((block,), record_us)\n"
+        "            # Looked up only now: the clock may have made the stream be forgotten.\n"
+        "            stream = streams.by_name.get(block.stream)\n",
+        "            stream = streams.by_name.get(block.stream)\n"
+        "            partition_before = self._reach_record((block,), record_us)\n",
         "the samples of a stream that this record made be forgotten go to its former life, and are lost",
         _EXAMPLES,
         _LAWS,
@@ -273,23 +319,22 @@ SEQUENCES: tuple[Mutant, ...] = (
         "refused-record-adds-its-stream",
         _ASSEMBLY,
         "        if block.relative:\n"
-        "            check_times(None if known is None else known.starts, block, record_us, streams.clock_us or 0)\n"
-        "        stream = known or self._admit(block, record_us)\n",
-        "        stream = known or self._admit(block, record_us)\n"
+        "            stream.starts.check(block, record_us, streams.clock_us or 0)\n"
+        "        if known is None:\n"
+        "            self._admit(stream, block, record_us)\n",
+        "        if known is None:\n"
+        "            self._admit(stream, block, record_us)\n"
         "        if block.relative:\n"
-        "            check_times(None if known is None else known.starts, block, record_us, streams.clock_us or 0)\n",
+        "            stream.starts.check(block, record_us, streams.clock_us or 0)\n",
         "a record whose times lie after the year 2200 takes a place of max_streams",
         _EXAMPLES,
     ),
     mutant(
         "late-entries-end-before-waiting-samples",
-        _PARTITION,
-        "            stream.flush()\n            for sequence in list(stream.open.values()):\n"
-        '                stream.close(sequence, "end_of_input")\n'
-        "            for entry in list(stream.entries.values()):\n                stream.close_late(entry)\n",
-        "            for entry in list(stream.entries.values()):\n                stream.close_late(entry)\n"
-        "            stream.flush()\n            for sequence in list(stream.open.values()):\n"
-        '                stream.close(sequence, "end_of_input")\n',
+        _ENDS,
+        "        self.flush()\n        table = self.table\n",
+        "        table = self.table\n        for entry in list(self.entries.values()):\n"
+        "            self.close_late(entry)\n        self.flush()\n",
         "at the end of the input a sequence whose first samples came late, and others wait, gets two verdicts",
         _EXAMPLES,
         _LAWS,
@@ -308,9 +353,9 @@ SEQUENCES: tuple[Mutant, ...] = (
     mutant(
         "stream-forgotten-before-its-ends-are-collected",
         _PARTITION,
-        "        self.collect(stream)\n        if deadline_us < now_us and stream.held is None:\n"
-        "            self._forget(stream)\n",
-        "        if deadline_us < now_us and stream.held is None:\n            self._forget(stream)\n",
+        "        self.collect(stream)\n"
+        "        if deadline_us < now_us and stream.held is None and self._overdue is None:\n",
+        "        if deadline_us < now_us and stream.held is None and self._overdue is None:\n",
         "the last sequences of a stream that is forgotten are never handed out",
         _EXAMPLES,
         _LAWS,
@@ -339,5 +384,35 @@ SEQUENCES: tuple[Mutant, ...] = (
         "if self.n_records - oldest.number < MAX_RECORDS:",
         "a held sample is accepted one record too early",
         _WRONG,
+    ),
+    # --- records of several blocks, and values that hold ---
+    mutant(
+        "clocks-before-a-record-for-its-first-block-alone",
+        _ASSEMBLY,
+        "                self._take_block(stream, block, record_us, before)\n",
+        "                now = before if stream is None else stream.clocks.before(streams.clock_us, streams.clock_us)\n"
+        "                self._take_block(stream, block, record_us, now)\n",
+        "rereading begins a record of several blocks with the clocks of its last one",
+        _RESTARTS,
+    ),
+    mutant(
+        "stream-forgotten-within-a-record",
+        _ASSEMBLY,
+        "        streams.hold_lives()\n",
+        "",
+        "a stream that ends within a record of several blocks has two lives there, which progress cannot tell apart",
+        _RESTARTS,
+        _TESTS + "test_several_blocks.py",
+    ),
+    mutant(
+        "late-readings-hold",
+        _ENDS,
+        "            if accepted is None:\n                return\n            run = accepted\n",
+        "            if self.readings is not None:\n"
+        "                self.readings.come(late.times_us, late.values, late.position, begins=False)\n"
+        "            if accepted is None:\n                return\n            run = accepted\n",
+        "what a sequence begins with depends on readings that came late",
+        _TESTS + "test_held_readings.py",
+        _LAWS,
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from benchmarks.models.together import Member, fit_ensemble
 from benchmarks.paper.data.datasets import Task, class_task, read_sequences
 from benchmarks.paper.data.tables import table_task
 from benchmarks.paper.methods import METHODS, make
@@ -25,7 +26,6 @@ from benchmarks.paper.results_table import NO_CODE, Cell, Code, Result
 from streamad.errors import DetectorError
 from streamad.judge.evaluation import auc
 from streamad.ports import FittedDetector
-from streamad_models.neutral_ad.ensemble import Member, fit_ensemble
 
 _PACKAGES: Final = ("streamad-monitor", "torch", "numpy", "scipy", "scikit-learn", "aeon")
 _PROC: Final = Path("/proc/self")

@@ -113,7 +113,7 @@ def _simclr(dataset: str) -> Settings:
 class Method:
     """A detector and its settings on each data set; ``tabular`` is the detector for tables, "" if there is none.
 
-    ``trains_many``: models of several sets of sequences and seeds can be trained at once (``neutral_ad.ensemble``).
+    ``trains_many``: models of several sets of sequences and seeds can be trained at once (``models.together``).
     ``revision`` rises when a change of its code changes its results: cells of earlier ones are measured again.
     ``mended`` holds it for data sets that a change affects alone, such as those with padded windows.
     """

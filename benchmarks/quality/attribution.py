@@ -33,11 +33,11 @@ from benchmarks.detector.faults import windows_of
 from benchmarks.quality.quality import DATA, read
 from streamad.judge.attribution import Explanation, Reference, explain, reference_windows
 from streamad.judge.calibration import Calibration, certifiable_rate
-from streamad.judge.explanations.envelope import Envelope
+from streamad.judge.envelope import Envelope
 from streamad.plugins import make_detector
 from streamad.ports import Scorer
+from streamad.simulation.faults import CHANNEL_NAMES
 from streamad.simulation.recordings import simulate
-from streamad.simulation.sensors import CHANNEL_NAMES
 from streamad.types import FloatArray, IntArray, Window, WindowSet
 
 SIMULATED: Final = "simulated"

@@ -23,9 +23,8 @@ from streamad.judge.evaluation import auc
 from streamad.learn.training.fits import joined, score_windows
 from streamad.plugins import make_detector
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.recordings import simulate_batch
-from streamad.simulation.sensors import CHANNELS
 from streamad.types import ChannelSpec, FinishedSequence, Position, Window, WindowSet
 
 SHARE, RATE = 0.1, 0.02

@@ -34,6 +34,7 @@ from streamad.judge.calibration import Calibration
 from streamad.judge.gate import is_reserved
 from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.store.records import Mark, StoredSequence, TrainingReason, TrainingRequest
+from streamad.learn.trainer.challenge import Workshop
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.results import TrainingOutcome
 from streamad.learn.trainer.retrain import Retraining
@@ -42,9 +43,8 @@ from streamad.learn.training.selection import to_windows
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.simulation.batch import STANDARD, Recipe
-from streamad.simulation.faults import FAULTS, Fault
+from streamad.simulation.faults import CHANNELS, FAULTS, Fault
 from streamad.simulation.recordings import simulate_batch
-from streamad.simulation.sensors import CHANNELS
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, Position, Window
 
@@ -130,16 +130,16 @@ class Line:
     def retrain(self, reason: TrainingReason = "command") -> TrainingOutcome:
         """Train as ``streamad models retrain`` does."""
         self.clock.advance(1)
-        return Retraining(
-            store=self._store(),
+        workshop = Workshop(
             detector=detector_for(self.plant),
             settings=self.settings,
             model="default",
             registry=self.registry,
             clock=self.clock,
-            request=TrainingRequest(reason=reason, requested_us=self.clock.now_us()),
             prove=proved_in_new_process,
-        ).run()
+        )
+        request = TrainingRequest(reason=reason, requested_us=self.clock.now_us())
+        return Retraining(store=self._store(), workshop=workshop, request=request).run()
 
     def alert_share(self, windows: Sequence[Window]) -> float:
         """Return the share of ``windows`` that the version in service alerts on."""

@@ -24,8 +24,7 @@ from scipy.special import gammaincc
 from benchmarks.quality.quality import DATA, read
 from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, scores_of
-from streamad.judge.shift.alert_rate import FEWEST, LATEST, MANY_FAULTS, AllowedRate
-from streamad.judge.shift.training_levels import TrainingLevels
+from streamad.judge.shift import FEWEST, LATEST, MANY_FAULTS, AllowedRate, TrainingLevels
 from streamad.judge.verdicts import moments_of
 from streamad.plugins import make_detector
 from streamad.types import ChannelSpec, Window, WindowSet

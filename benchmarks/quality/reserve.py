@@ -37,9 +37,9 @@ from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.promotion.rule import rule
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.store.records import StoredSequence
+from streamad.learn.training.calibrating import hash_order
 from streamad.learn.training.presumed import excess_alerts
 from streamad.learn.training.selection import HeldOut, Stored, plan_calibration, select, to_windows
-from streamad.learn.training.split import hash_order
 from streamad.messages import ModelRef
 from streamad.settings.learning import LearningSettings
 from streamad.types import FloatArray, IntArray, Window
@@ -127,7 +127,7 @@ class Model:
         """Return the model as the comparison takes it."""
         terms = self.calibration[:, None].astype(np.float32)
         nothing = np.zeros((0, FEATURES, 1), np.float32), np.zeros(0, np.int64)
-        return LoadedModel(Scorer(self), ModelRef("plant", "0001"), None, terms, *nothing)  # type: ignore[arg-type]
+        return LoadedModel(Scorer(self), ModelRef("plant", "0001"), None, terms, *nothing, None)  # type: ignore[arg-type]
 
     def p_values(self, values: Array) -> Array:
         """Return the conformal p-value of each of ``values``."""
@@ -196,12 +196,12 @@ class Life:
                     StoredSequence(name, "plant", name, self.n, self.n, window, decision, None, p, version)  # type: ignore[arg-type]
                 )
         self.unalerted.append(values if p_values is None else values[p_values > RATE])
-        self.stored["accepted"] = self.stored["accepted"][-SETTINGS.max_accepted :]
-        self.stored["reserve"] = self.stored["reserve"][-SETTINGS.max_reserve :]
+        self.stored["accepted"] = self.stored["accepted"][-SETTINGS.max_training :]
+        self.stored["reserve"] = self.stored["reserve"][-SETTINGS.limit("reserve") :]
 
     def _train(self) -> None:
         if self.way == "naive" and self.model is not None:
-            values = np.concatenate(self.unalerted)[-SETTINGS.max_accepted - SETTINGS.max_reserve :]
+            values = np.concatenate(self.unalerted)[-SETTINGS.limit("accepted") - SETTINGS.limit("reserve") :]
             self.model = self._split(values)
             return
         stored = Stored(self.stored["accepted"], self.stored["reserve"], self.stored["aside"], {})

@@ -11,9 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.recordings import simulate_batch
-from streamad.simulation.sensors import CHANNELS
 
 SEED = 7
 N_NORMAL = 12

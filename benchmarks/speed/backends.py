@@ -32,7 +32,7 @@ from benchmarks.speed.ensemble import random_walks
 from benchmarks.speed.scoring import GEMM_SIZE, multiplications, seconds_of
 from streamad.learn.registry.artifact import probe_deviation
 from streamad.types import FloatArray, WindowSet
-from streamad_models import openvino_file
+from streamad_models import onnx_openvino
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
@@ -67,7 +67,7 @@ def forms_of(name: str, maker: Any, fitted: FittedModule, folder: Path) -> dict[
     for backend in BACKENDS:
         fitted.export_for(backend, folder)
         scorers[backend] = maker.load_by(backend, folder, device="cpu")
-    with patch.dict(openvino_file.OPENVINO_SETTINGS, INFERENCE_PRECISION_HINT="bf16"):
+    with patch.dict(onnx_openvino.OPENVINO_SETTINGS, INFERENCE_PRECISION_HINT="bf16"):
         scorers[BFLOAT16] = maker.load_by("openvino", folder, device="cpu")
     forms = {each: _scoring(scorer) for each, scorer in scorers.items()}
     if name == "neutral_ad":

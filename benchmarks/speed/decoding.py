@@ -21,7 +21,8 @@ from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.plugins import ConnectorContext, connect_source
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings, SequenceSettings, Settings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
 from streamad.types import PartitionAssigned, Record, RecordBatch

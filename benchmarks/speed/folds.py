@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from streamad.learn.training.split import folds_of
+from benchmarks.models.together import Member, fit_ensemble
+from streamad.learn.training.calibrating import folds_of
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.ensemble import Member, fit_ensemble
 
 N, CHANNELS, LENGTH, FOLDS = 71, 10, 208, 5
 

@@ -34,12 +34,11 @@ from torch import Tensor
 from benchmarks.models.reference import ReferenceModel
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, WindowSet
-from streamad_models import cuda_graphs, torchscript
+from streamad_models import devices, torchscript
 from streamad_models.ensemble import Ensemble
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.model import NeutralADModel, contrastive_terms
 from streamad_models.torchscript import score_in_chunks
 
 CHANNELS, LENGTH = 24, 51
@@ -114,7 +113,7 @@ def with_tf32(make: Callable[[], Score], products: str = "high") -> Score:
     def patched() -> Iterator[None]:
         with (
             patch.object(torchscript, "full_precision", lambda _: reduced(products)),
-            patch.object(cuda_graphs, "full_precision", lambda _: reduced(products)),
+            patch.object(devices, "full_precision", lambda _: reduced(products)),
         ):
             yield
 

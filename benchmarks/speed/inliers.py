@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from streamad.learn.store.bounds import bounds_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.messages import SHARES
@@ -47,7 +48,7 @@ def opened(path: Path, n: int) -> InlierStore:
         "default",
         channels=tuple(ChannelSpec(f"c{i}") for i in range(C)),
         window=WindowSettings(length=L),
-        settings=LearningSettings(),
+        bounds=bounds_of(LearningSettings()),
         clock=ManualClock(START_US + 2 * n * 1_000_000),
     )
     store.open()

@@ -25,6 +25,7 @@ CHANNELS, SAMPLES, LENGTH = 24, 50, 51
 PARTITIONS = 4
 STREAMS = 64
 ODD_EVERY = 20
+_SENT_AT_ONCE = 5_000
 NAMES = [f"c{index}" for index in range(CHANNELS)]
 
 
@@ -70,6 +71,7 @@ async def feed_backlog(context: ConnectorContext, url: str, kind: str, n: int) -
     count = 0
     start_s = time.time() - 0.5 * n / STREAMS - 60
     block: list[tuple[str, list[bytes]]] = []
+    records: list[FeedRecord] = []
     for index, (stream, sequence, values, _) in enumerate(sequences(n)):
         at_s = start_s + 0.5 * (index // STREAMS)
         messages = (
@@ -78,10 +80,12 @@ async def feed_backlog(context: ConnectorContext, url: str, kind: str, n: int) -
         block.append((stream, messages))
         if len(block) == STREAMS or index == n - 1:
             for turn in range(max(len(messages) for _, messages in block)):
-                records = [FeedRecord(m[turn], s.encode()) for s, m in block if turn < len(m)]
-                await feed.send(records)
-                count += len(records)
+                records += [FeedRecord(m[turn], s.encode()) for s, m in block if turn < len(m)]
             block = []
+        if len(records) >= _SENT_AT_ONCE or index == n - 1:
+            await feed.send(records)
+            count += len(records)
+            records = []
     await feed.flush()
     await feed.close()
     return count

@@ -27,6 +27,7 @@ from streamad.drift.plant_watch import PlantWatch
 from streamad.judge.gate import gate, make_window
 from streamad.judge.verdicts import alert_id
 from streamad.learn.process.service import stored_sequence
+from streamad.learn.store.bounds import bounds_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.messages import ModelRef, Verdict
 from streamad.messages import Window as MessageWindow
@@ -79,7 +80,7 @@ def measure(channels: int, length: int, n: int, folder: Path) -> dict[str, float
         "default",
         channels=specs,
         window=WindowSettings(length=length),
-        settings=settings,
+        bounds=bounds_of(settings),
         clock=SystemClock(),
     )
     store.open()

@@ -32,10 +32,10 @@ from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import Running, WorkerStatus
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
+from streamad.runtime import reports
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
-from streamad.runtime.reports import reporter as reports
-from streamad.runtime.reports.place import StatusFolder
+from streamad.runtime.reports import StatusFolder
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSource

@@ -34,14 +34,8 @@ from streamad.plugins import ConnectorContext, connect_sink, connect_source
 from streamad.ports import Scorer
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
-from streamad.settings.plant_yaml import (
-    ChannelSettings,
-    RunSettings,
-    SequenceSettings,
-    Settings,
-    SourceSettings,
-    WindowSettings,
-)
+from streamad.settings.decode import ChannelSettings
+from streamad.settings.plant_yaml import RunSettings, SequenceSettings, Settings, SourceSettings, WindowSettings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, PartitionAssigned, Record, RecordBatch, SampleBlock, Window, WindowSet
@@ -138,8 +132,7 @@ class Stages:
         """Lines to blocks of samples."""
         decoder = Decoder(self.settings.decode, self.settings.channels)
         now_us = SystemClock().now_us()
-        decoded = [decoder.decode(record, now_us) for record in self.records]
-        self.blocks = [block for block in decoded if block is not None]
+        self.blocks = [block for record in self.records for block in decoder.decode(record, now_us).blocks]
 
     def assemble(self) -> None:
         """Blocks to sequences."""

@@ -39,15 +39,9 @@ from streamad.learn.trainer.status import read_status
 from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
 from streamad.ports import Scorer
+from streamad.settings.decode import ChannelSettings
 from streamad.settings.learning import LearningSettings
-from streamad.settings.plant_yaml import (
-    AlertSettings,
-    ChannelSettings,
-    ModelSettings,
-    RunSettings,
-    Settings,
-    SourceSettings,
-)
+from streamad.settings.plant_yaml import AlertSettings, ModelSettings, RunSettings, Settings, SourceSettings
 from streamad.system.clock import SystemClock
 from streamad.types import FloatArray, IntArray, Window
 
@@ -194,9 +188,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
         assert child.pid is not None
         return await take_turns(Bench(batcher, scorer, arguments.rate, arguments.slice_s), child.pid, arguments)
     finally:
-        if child.pid is not None:
-            os.kill(child.pid, signal.SIGCONT)
-        await child.close()
+        child.send(signal.SIGCONT)
+        child.end()
         await training
         await batcher.close()
 

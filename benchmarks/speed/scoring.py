@@ -26,8 +26,8 @@ from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.encoder import EncoderBlock
 from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.networks import EncoderBlock
 
 CHANNELS, LENGTH = 24, 51
 BATCHES = (1, 8, 64, 256)

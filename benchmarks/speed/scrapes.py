@@ -33,8 +33,7 @@ from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.runtime.checkpoint import LocalCommitter
-from streamad.runtime.metrics.collector import Observed, ServedModel, WorkerCollector
-from streamad.runtime.metrics.server import MetricsServer
+from streamad.runtime.metrics import MetricsServer, Observed, ServedModel, WorkerCollector
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock

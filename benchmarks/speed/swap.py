@@ -18,8 +18,10 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -28,22 +30,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from steady_load import CHANNELS, LENGTH, make_windows
 
-from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.parts import versions_of
-from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
+from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
-from streamad.settings.plant_yaml import (
-    AlertSettings,
-    ChannelSettings,
-    ModelSettings,
-    RunSettings,
-    Settings,
-    SourceSettings,
-)
+from streamad.settings.decode import ChannelSettings
+from streamad.settings.plant_yaml import AlertSettings, ModelSettings, RunSettings, Settings, SourceSettings
 from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import ServedCounters
 from streamad.types import Window
 
 VERSIONS = 3  # more than the two that are kept in memory: each swap loads
@@ -81,15 +77,19 @@ class Sample:
         }
 
 
+Times: TypeAlias = Mapping[str, float]
+"""Seconds of one swap: load_s, wait_s."""
+
+
 class Bench:
     """The load, and the watch whose registry names another version again and again."""
 
     def __init__(self, versions: RegistryVersions, names: list[str], arguments: argparse.Namespace) -> None:
-        self.swaps: list[Swap] = []
+        self.swaps: list[Times] = []
         self._versions, self._names, self._arguments = versions, names, arguments
         clock = SystemClock()
         self.batcher = MicroBatcher(versions.load(), clock, settings_of(arguments.batch_wait_ms).run)
-        self.watch = ModelWatch(self.batcher, versions, clock, on_swap=self.swaps.append, on_refused=self._refused)
+        self.watch = ModelWatch(self.batcher, versions, clock, emit=self._emitted, counters=ServedCounters())
         self._windows = [Window(values, LENGTH) for values in make_windows(64, seed=2).values]
         self._rng = np.random.default_rng(3)
 
@@ -128,12 +128,13 @@ class Bench:
             await asyncio.sleep(STALL_S)
             sample.stall_s.append(time.perf_counter() - due_s)
 
-    @staticmethod
-    def _refused(version: str | None, error: StreamadError) -> None:
-        raise SystemExit(f"{version}: {error}")
+    def _emitted(self, kind: str, message: str, *, figures: Mapping[str, float] | None = None, **_: Any) -> None:
+        if kind != "model_swapped" or figures is None:
+            raise SystemExit(message)
+        self.swaps.append(figures)
 
 
-async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str, Sample], list[Swap], float]:
+async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str, Sample], list[Times], float]:
     """Return the measurements under each condition, the swaps, and the processor seconds of one."""
     settings = settings_of(arguments.batch_wait_ms)
     versions = versions_of(Plant(settings, folder, SystemClock()))
@@ -172,9 +173,9 @@ def cpu_of_load(versions: RegistryVersions, n: int = 5) -> float:
     return float(np.median(taken))
 
 
-def swap_figures(swaps: list[Swap]) -> dict[str, float]:
+def swap_figures(swaps: list[Times]) -> dict[str, float]:
     """Return the times of the swaps in milliseconds."""
-    kinds = {"load": [swap.load_s for swap in swaps], "wait": [swap.wait_s for swap in swaps]}
+    kinds = {"load": [swap["load_s"] for swap in swaps], "wait": [swap["wait_s"] for swap in swaps]}
     return {
         "swaps": len(swaps),
         **{

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from benchmarks.models.reference import ReferenceModel
+from benchmarks.models.together import Member, fit_ensemble
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.ensemble import Member, fit_ensemble
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import PresetName
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol, get_args
 
-import msgspec
 import numpy as np
 
+from streamad.judge.bank import Batchers
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers, MicroBatcher
+from streamad.judge.scoring import MicroBatcher
 from streamad.learn.parts import store_for, versions_of
 from streamad.learn.process.service import PlantLearner
 from streamad.learn.serving.serving import Serving
@@ -20,8 +20,8 @@ from streamad.learn.store.records import Mark
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import ModelRef
+from streamad.outputs.reader import Received
 from streamad.plant import Plant
-from streamad.ports import StoredMessage
 from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ManualClock
 from streamad.types import Window, WindowSet
@@ -88,7 +88,7 @@ class _Following:
     async def wait_until_trained(self) -> None:
         """Learn what was committed, train what is due, and wait until the promoted version judges."""
         taken, self.windows.records = self.windows.records, []
-        await self._learner.take([StoredMessage(msgspec.json.encode(each.message), "windows") for each in taken])
+        await self._learner.take([Received(each.message, "windows") for each in taken])
         await self._learner.train_to_the_end()
         while self._versions.current() not in self._serving.versions.values():
             self._clock.advance(1.0)  # a worker looks once a second
@@ -145,7 +145,7 @@ class _Naive:
         """Do nothing: nothing runs."""
 
     def _train(self) -> str:
-        n = self._learning.max_accepted + self._learning.max_reserve // 2
+        n = self._learning.limit("accepted") + self._learning.limit("reserve") // 2
         self._kept = self._kept[-n:]
         windows = [window for _, window in self._kept]
         data = WindowSet(

@@ -42,9 +42,9 @@ class TorchScriptDetector(Generic[OptionsT]):
         if device not in ("auto", "cpu"):
             raise ArtifactError(f"{backend} serves on the CPU, not on {device}")
         if backend == "openvino":
-            from streamad_models.openvino_file import OpenVinoScorer  # noqa: PLC0415
+            from streamad_models.onnx_openvino import OpenVinoScorer  # noqa: PLC0415
 
             return OpenVinoScorer(folder)
-        from streamad_models.onnx_file import ONNX_FILE, OnnxScorer  # noqa: PLC0415
+        from streamad_models.onnx_openvino import ONNX_FILE, OnnxScorer  # noqa: PLC0415
 
         return OnnxScorer(folder / ONNX_FILE)

@@ -17,8 +17,7 @@ from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_models.convolution_form import with_convolutions
-from streamad_models.onnx_file import export_onnx
-from streamad_models.openvino_file import export_openvino
+from streamad_models.onnx_openvino import export_onnx, export_openvino
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
 _EXPORTS = {"onnxruntime": export_onnx, "openvino": export_openvino}

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.types import FloatArray, IntArray
-from streamad_models.cuda_graphs import GPU_TURN, GraphedModel
-from streamad_models.full_precision import full_precision
+from streamad_models.devices import GPU_TURN, GraphedModel, full_precision
 
 FILE_NAME = "model.ts"
 _FORMATS = (1,)

@@ -17,9 +17,9 @@ from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Verdict
 from streamad.outputs.reading import subscription_of
+from streamad.outputs.subscribing import Messages
 from streamad.plugins import ConnectorContext, connect_subscription, split_url
 from streamad.ports import EndingSubscription, Subscription
-from streamad.runtime.subscribing import Messages
 from streamad.system.clock import SystemClock
 
 alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)

@@ -21,10 +21,10 @@ from streamad.commands.shared.options import (
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
-from streamad.learn.feedback.table import FeedbackRow, read_feedback_csv
 from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
-from streamad.outputs.marking import MarkWriter
+from streamad.outputs.marks.table import FeedbackRow, read_feedback_csv
+from streamad.outputs.marks.writing import MarkWriter
 
 
 def feedback(
@@ -65,7 +65,7 @@ def feedback(
     By itself, a mark only keeps a sequence out of training. A version that false alarms have changed waits for a
     person: see streamad models status.
 
-    Marks go to the topic or file learning.feedback, by default a file beside the inlier store; the learner reads them.
+    Marks go to the file or topic of the key marks, by default marks.jsonl; reports, the page and the learner read them.
     The latest mark of an id counts.
 
     Examples: streamad feedback --alert 5f0c2a... --false-alarm --note "filter was changed";

@@ -87,8 +87,7 @@ async def _metrics(listen: str | None, learner: PlantLearner, events: LearnerEve
     if listen is None:
         yield
         return
-    from streamad.runtime.metrics.collector import LearnerCollector  # noqa: PLC0415 - for those who want it
-    from streamad.runtime.metrics.server import MetricsServer  # noqa: PLC0415
+    from streamad.runtime.metrics import LearnerCollector, MetricsServer  # noqa: PLC0415 - for those who want it
 
     server = MetricsServer(listen, LearnerCollector(learner.counters, events.counts), lambda: True)
     try:

@@ -18,8 +18,7 @@ from streamad.commands.shared.console import (
     stop_on_signals,
     styled,
 )
-from streamad.commands.shared.extras import need_notify
-from streamad.commands.shared.plants import load_plant, located
+from streamad.commands.shared.plants import load_plant, located, need_notify
 from streamad.errors import ConfigError
 from streamad.outputs.reading import place_of
 from streamad.plant import Plant

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from streamad.commands.shared.console import (
+    Bar,
     ConfigOption,
     JsonOption,
     err,
@@ -19,14 +20,13 @@ from streamad.commands.shared.console import (
     run_async,
     stop_on_signals,
 )
-from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.options import SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import check_out, load_whole_plant
-from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.plugins import connect_feed
 from streamad.ports import Feed
-from streamad.runtime.recording import Recorder
+from streamad.runtime.recordings import Recorder
 from streamad.types import SourceNotice, from_us
 
 _ENDING = ".records.jsonl"
@@ -99,9 +99,7 @@ def _feed(plant: Plant, folder: Path, partition: str, from_start: bool) -> Feed:
 
 
 def _show(bar: Bar, recorder: Recorder) -> None:
-    share = recorder.share.value
-    text = f"recording: {recorder.records} records, {bar.rate(recorder.records):.0f}/s"
-    bar.show(text, share or 0.0, None if share is None else 1.0)
+    bar.show(f"recording: {recorder.records} records, {bar.rate(recorder.records):.0f}/s", recorder.share.value)
 
 
 def _emit(told: SourceNotice) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,16 +11,21 @@ from typing import Annotated
 import typer
 
 from streamad.commands.shared.console import (
+    Bar,
     ConfigOption,
     JsonOption,
+    count,
+    err,
     judge_on_one_thread,
     note,
     out,
     parse_speed,
     print_json,
+    printed,
     run_async,
 )
-from streamad.commands.shared.figures.certification import certification_of, found_faults_in_service
+from streamad.commands.shared.figures.certification import certification_of
+from streamad.commands.shared.figures.faults import found_faults_in_service, lines_of_faults
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
@@ -28,21 +34,32 @@ from streamad.commands.shared.figures.labels import (
     LabelsOption,
     NormalOption,
 )
-from streamad.commands.shared.figures.plots import Plots
-from streamad.commands.shared.figures.report import check_usable, print_summary
-from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.figures.losses import check_usable
+from streamad.commands.shared.figures.report import print_summary
 from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
-from streamad.judge.shift.many_alerts import lines_of
+from streamad.judge.judging import JudgedSequence
+from streamad.judge.shift import lines_of
 from streamad.learn.parts import registry_of
-from streamad.messages import Role, Verdict
+from streamad.messages import Attribution, Role, Verdict
+from streamad.outputs.cases import Case, Normals, courses_of_window
+from streamad.pictures.content import Picture
+from streamad.pictures.drawing import check_extra, drawn
+from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.replay import PacedSource
+from streamad.runtime.recordings import PacedSource
 from streamad.settings.places import OUTPUT_ROLES
+from streamad.system.files import write_atomically, writing
+
+MOST_PICTURES = 200
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_NAME_CHARACTERS = 40
+_ID_CHARACTERS = 8
 
 
 def replay(
@@ -81,10 +98,11 @@ def replay(
     judge_on_one_thread()
     plant = load_whole_plant(config)
     factor = parse_speed(speed)
-    source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
+    given = input_url(recordings, from_url)
+    source = open_input(plant, given, span_now(plant, since, until))
     truth = label_options.read(source, plant.settings.decode)
-    sinks = {} if write_to is None else _sinks(plant, write_to, input_url(recordings, from_url))
-    plots = None if plot is None else Plots(plant, plot, input_url(recordings, from_url))
+    sinks = {} if write_to is None else _sinks(plant, write_to, given)
+    plots = None if plot is None else Plots(plant, plot, given)
     silent = quiet or as_json
 
     async def work() -> None:
@@ -117,14 +135,14 @@ def replay(
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
             of_many = lines_of(report.many_alerts, plant.settings, learns=False)
-            of_faults = certification.lines_of_faults(found)
+            of_faults = lines_of_faults(found, certification.models)
             for line in (*of_many, *certification.lines, *of_faults):
                 out.print(note(line))
             if plots is not None:
                 plots.draw(quiet=False)
         if report.interrupted:
             raise typer.Exit(130)
-        check_usable(report.counters, given=input_url(recordings, from_url))
+        check_usable(report.counters, given=given, may_be_empty=since is not None or until is not None)
 
     run_async(work())
 
@@ -142,3 +160,78 @@ def _sinks(plant: Plant, folder: Path, replayed: str | None) -> dict[Role, Sink]
     for path in files.values():
         check_out(plant, path, is_recording=False, also_read=replayed)
     return {role: connect_sink(f"file:{path}", {}, plant.context) for role, path in files.items()}
+
+
+def file_name(facts: Facts) -> str:
+    """Return the name of a picture's file: stream, sequence and id, of letters, digits, "-" and "_" alone."""
+    parts = [_UNSAFE.sub("_", name)[:_NAME_CHARACTERS].strip("_-") or "_" for name in (facts.stream, facts.sequence)]
+    return f"{'-'.join([*parts, facts.id[:_ID_CHARACTERS]])}.png"
+
+
+class Plots:
+    """Gathers what to draw of the first 200 alerts of a run, and draws it into ``folder`` after it.
+
+    Raises UsageError if the folder is a place of the plant's, or a file; PluginError without matplotlib.
+    """
+
+    def __init__(self, plant: Plant, folder: Path, replayed: str | None) -> None:
+        check_extra()
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--plot {folder} is a file: name a folder")
+        check_out(plant, folder / "picture.png", is_recording=False, also_read=replayed, option="--plot")
+        self._plant = plant
+        self._folder = folder
+        self._normals = Normals(plant)
+        self._waiting: dict[str, JudgedSequence] = {}
+        self._ready: list[Picture] = []
+        self._n_alerts = 0
+
+    def judged(self, judged: JudgedSequence) -> None:
+        """Note a judged sequence: an alert waits for its attribution."""
+        if judged.alert is None:
+            return
+        self._n_alerts += 1
+        if self._n_alerts > MOST_PICTURES:
+            return
+        self._waiting[judged.alert.alert_id] = judged
+        if judged.attribution is not None:
+            self.explained(judged.attribution)
+
+    def explained(self, attribution: Attribution) -> None:
+        """Take an attribution: what the picture shows is chosen now, and the window is forgotten."""
+        judged = self._waiting.pop(attribution.alert_id, None)
+        if judged is not None:
+            self._choose(judged, attribution)
+
+    def draw(self, *, quiet: bool) -> int:
+        """Draw all into files; return how many. Raises OutputError."""
+        for judged in self._waiting.values():
+            self._choose(judged, None)
+        self._waiting.clear()
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with Bar("drawing", quiet=quiet) as bar:
+            for number, picture in enumerate(self._ready):
+                bar.show(f"drawing: picture {number + 1} of {len(self._ready)}", number, len(self._ready))
+                write_atomically(self._folder / file_name(picture.facts), drawn(picture))
+        if not quiet:
+            out.print(f"{count(len(self._ready), 'picture')} of {count(self._n_alerts, 'alert')} in {self._shown}")
+        if self._n_alerts > MOST_PICTURES:
+            more = self._n_alerts - MOST_PICTURES
+            err.print(
+                note(f"the {more} alerts after the first {MOST_PICTURES} are not drawn: streamad explain draws one")
+            )
+        return len(self._ready)
+
+    @property
+    def _shown(self) -> str:
+        return printed(str(self._folder))
+
+    def _choose(self, judged: JudgedSequence, attribution: Attribution | None) -> None:
+        assert judged.alert is not None
+        assert judged.window is not None
+        facts = Facts.of(judged.alert)
+        case = Case(facts, attribution, courses_of_window(judged.window, facts, self._plant.settings))
+        picture = case.picture(self._normals.of(facts))
+        assert picture is not None
+        self._ready.append(picture)

@@ -20,22 +20,20 @@ from streamad.commands.shared.console import (
     print_table,
     run_async,
 )
-from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, lost_texts, unscorable_text
-from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
+from streamad.commands.shared.figures.report import KNOWN_SEQUENCES
+from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.explanations.words import p_text
-from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
-from streamad.judge.verdicts import unscorable
+from streamad.judge.verdicts import p_text, unscorable
 from streamad.learn.parts import versions_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
-from streamad.types import FinishedSequence
 
 
 def score(
@@ -73,9 +71,9 @@ def score(
     source = open_input(plant, given, span_now(plant, since, until))
     data = run_async(read_windows(plant, source, recordings or from_url or settings.source.url))
     counters = data.counters.as_dict()
-    check_usable(counters, given=given)
-    for what, said in lost_texts(counters):
-        err.print(notice(what, f": {said}"))
+    check_usable(counters, given=given, may_be_empty=since is not None or until is not None)
+    for loss in lost(counters):
+        err.print(notice(loss.what, f": {loss.text}"))
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]
     if n_known := sum(model.knows(verdict) for model, verdict in judged_by):
@@ -84,7 +82,7 @@ def score(
         for verdict in verdicts:
             print_json(verdict)
         return
-    if reasons := unscorable_text(Counter(Unscorable(why).reason for _, why in data.unscorable)):
+    if reasons := unscorable_text(Counter(Unscorable(each.why).reason for each in data.unscorable)):
         err.print(notice("unscorable", f": {reasons}"))
     if quiet:
         counts = Counter(verdict.decision for verdict in verdicts)
@@ -110,7 +108,6 @@ class _Models:
     def __init__(self, plant: Plant, version: str | None) -> None:
         self._plant = plant
         self._version = version
-        self._router = Router.of(plant.settings)
         self._found: dict[str, ModelInService | StreamadError] = {}
 
     def get(self, name: str) -> ModelInService:
@@ -128,11 +125,10 @@ class _Models:
             raise found
         return found
 
-    def ref_for(self, sequence: FinishedSequence) -> ModelRef | None:
-        """Return the model that would judge ``sequence``, None if it is unknown or unusable."""
-        name = self._router.name_for(sequence.routes)
+    def ref_of(self, name: str | None) -> ModelRef | None:
+        """Return the version of the model ``name``, None if there is none or it is unusable."""
         try:
-            return None if isinstance(name, Unscorable) else self.get(name).ref
+            return None if name is None else self.get(name).ref
         except StreamadError:
             return None
 
@@ -149,6 +145,6 @@ def _verdicts(data: Recordings, models: _Models, settings: Settings, now_us: int
     if errors and len(errors) == len(data.indexes()):
         raise errors[0]
     verdicts += [
-        unscorable(sequence, Unscorable(why), now_us, models.ref_for(sequence)) for sequence, why in data.unscorable
+        unscorable(each.sequence, Unscorable(each.why), now_us, models.ref_of(each.model)) for each in data.unscorable
     ]
     return sorted(verdicts, key=lambda verdict: verdict.start_time)

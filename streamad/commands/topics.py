@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, run_async, styled
-from streamad.commands.shared.plants import load_whole_plant, name_config
-from streamad.commands.shared.topics import merged_errors, topics_of
+from streamad.commands.shared.plants import load_whole_plant, merged_errors, name_config, topics_of
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.ports import TopicFinding, Topics
@@ -20,6 +19,7 @@ topics = typer.Typer(help="Create and check the topics of a plant whose source i
 
 _US_PER_MS = 1_000
 _LONGEST_MS = 1 << 62
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def _history_ms(text: str) -> int:
@@ -31,9 +31,6 @@ def _history_ms(text: str) -> int:
     if not 0 < kept_ms < _LONGEST_MS:
         raise typer.BadParameter(f"{text!r} is no time that a topic can keep messages for: write for example 90d")
     return kept_ms
-
-
-_COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 @topics.command("create")
@@ -67,7 +64,11 @@ def create(
     Example: streamad topics create --partitions 8 --replicas 3 --history 90d
     """
     plant = load_whole_plant(config)
-    _report(run_async(_create(plant, partitions, replicas, history or 0, dry_run)), as_json)
+
+    def wanted(topics: Topics) -> Awaitable[Sequence[TopicFinding]]:
+        return topics.create(partitions=partitions, replicas=replicas, history_ms=history or 0, dry_run=dry_run)
+
+    _report(run_async(_asked(plant, wanted)), as_json)
 
 
 @topics.command("check")
@@ -78,28 +79,16 @@ def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False
 
     Example: streamad topics check
     """
-    _report(run_async(_check(load_whole_plant(config))), as_json)
+    _report(run_async(_asked(load_whole_plant(config), lambda topics: topics.check())), as_json)
 
 
-async def _create(
-    plant: Plant, partitions: int, replicas: int, history_ms: int, dry_run: bool
-) -> Sequence[TopicFinding]:
+async def _asked(plant: Plant, ask: Callable[[Topics], Awaitable[Sequence[TopicFinding]]]) -> Sequence[TopicFinding]:
+    """Return what ``ask`` finds out about the plant's topics. Raises UsageError if its source has none."""
     async with topics_of(plant) as found:
-        return await _known(found, plant).create(
-            partitions=partitions, replicas=replicas, history_ms=history_ms, dry_run=dry_run
-        )
-
-
-async def _check(plant: Plant) -> Sequence[TopicFinding]:
-    async with topics_of(plant) as found:
-        return await _known(found, plant).check()
-
-
-def _known(found: Topics | None, plant: Plant) -> Topics:
-    if found is None:
-        url = plant.settings.source.url
-        raise UsageError(f"the source {url} has no topics: only a broker has them (kafka://host:port/topic)")
-    return found
+        if found is None:
+            url = plant.settings.source.url
+            raise UsageError(f"the source {url} has no topics: only a broker has them (kafka://host:port/topic)")
+        return await ask(found)
 
 
 def _report(findings: Sequence[TopicFinding], as_json: bool) -> None:

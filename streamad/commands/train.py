@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from streamad.commands.shared.console import (
+    Bar,
     ConfigOption,
     JsonOption,
     count,
@@ -23,8 +24,8 @@ from streamad.commands.shared.console import (
     run_async,
     wrapped,
 )
-from streamad.commands.shared.figures.certification import METHODS, found_faults, line_below_certified
-from streamad.commands.shared.figures.detection import detection_of, print_detection, without_model
+from streamad.commands.shared.figures.certification import METHODS, line_below_certified
+from streamad.commands.shared.figures.faults import found_faults, print_references
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
     LabelIdOption,
@@ -32,16 +33,15 @@ from streamad.commands.shared.figures.labels import (
     LabelsOption,
     NormalOption,
 )
-from streamad.commands.shared.figures.losses import LENGTHS_ADVICE, Losses, wide_lengths
-from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
-from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.figures.lengths import odd_lengths
+from streamad.commands.shared.figures.losses import Losses, lost
+from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.windows import Recordings, read_windows
+from streamad.commands.shared.windows import Recordings, detection_of, print_detection, read_windows, without_model
 from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
+from streamad.judge.bank import settings_for
 from streamad.judge.calibration import scores_of
 from streamad.judge.evaluation import Evaluation
-from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
@@ -100,10 +100,10 @@ def train(
     known = label_options.read(source, plant.settings.decode, needs_normal=True)
     named = recordings or from_url or plant.settings.model.recordings or plant.settings.source.url
     data = run_async(read_windows(plant, source, named, labels=known))
+    _warn(data)
     sets = data.window_sets()
     _check_count(sets, plant.settings)
-    _warn(data, plant)
-    if n := without_model(data, sets, plant.settings):
+    if n := without_model(data, sets):
         err.print(
             notice("labels", f": {count(n, 'anomalous sequence')} without a model: no normal sequence trains one")
         )
@@ -280,30 +280,19 @@ def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
         )
 
 
-def _warn(data: Recordings, plant: Plant) -> None:
-    for sequence, why in data.unscorable[:5]:
+def _warn(data: Recordings) -> None:
+    for sequence, why, _ in data.unscorable[:5]:
         err.print(notice("left out", f" {visible_name(sequence.stream)} {visible_name(sequence.sequence)}: {why}"))
     if len(data.unscorable) > 5:
         err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
-    if n := data.n_unlabelled:
+    if (n := data.n_unlabelled) and data.sequences:  # else the refusal says it
         n_all = n + len(data.sequences)
         advice = "; training uses sequences labelled normal only: label the others, too" if 2 * n > n_all else ""
         err.print(notice("left out", f" {n} of {count(n_all, 'sequence')}: without a label{advice}"))
-    if kinds := unreadable_text(data.counters.dead_letters):
-        err.print(notice("unreadable messages", f": {kinds}"))
-    if data.counters.bad_values:
-        err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
-    if data.counters.without_id:
-        err.print(notice("left out", f": {count(data.counters.without_id, 'sample')} without a sequence id"))
-    if spread := wide_lengths([sequence.n_samples for sequence in data.sequences]):
-        err.print(notice("lengths", f": {spread}; {LENGTHS_ADVICE}"))
-    if data.counters.late_samples:
-        err.print(
-            notice(
-                f"{data.counters.late_samples} samples came too late",
-                " and are left out; see sequences.allowed_lateness",
-            )
-        )
+    for loss in lost(data.counters.as_dict()):
+        err.print(notice(loss.what, f": {loss.text}"))
+    if odd := odd_lengths(data.sequences, data.places):
+        err.print(notice("lengths", f": {'; '.join(odd)}"))
 
 
 def _print_result(manifest: Manifest, promoted: bool, loads: str, took: str) -> None:
@@ -380,17 +369,17 @@ def _print_replaced(registry: Registry, manifest: Manifest, before: str, *, name
 
 def _finds_fewer(former: Manifest, manifest: Manifest) -> bool:
     """Return whether the intervals of both shares of injected faults lie apart, at the same rate."""
-    found = [None if one.references is None else one.references.found for one in (former, manifest)]
-    then, now = found
-    return then is not None and now is not None and then.rate == now.rate and now.interval[1] < then.interval[0]
+    if former.references is None or manifest.references is None:
+        return False
+    then, now = former.references.found, manifest.references.found
+    return then.rate == now.rate and now.interval[1] < then.interval[0]
 
 
 def _figures(manifest: Manifest) -> str:
     """Return by what a version can be compared with another: its data, and what it finds of injected faults."""
     metrics, references = manifest.metrics, manifest.references
     parts = [f"{metrics.n_training} trained", f"{metrics.n_calibration} {METHODS[metrics.method]}"]
-    if references is not None and (found := references.found) is not None:
-        parts.append(f"{found.share:.0%} of injected faults found at {found.rate:g}")
     if references is not None:
-        parts.append(f"AUC {references.auc:.3f}")
+        found = references.found
+        parts += [f"{found.share:.0%} of injected faults found at {found.rate:g}", f"AUC {references.auc:.3f}"]
     return ", ".join(parts)

@@ -11,8 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals, stop_with_parent
-from streamad.commands.shared.extras import need_web
-from streamad.commands.shared.plants import load_plant
+from streamad.commands.shared.plants import load_plant, need_web
 from streamad.errors import UsageError
 from streamad.plant import Plant
 

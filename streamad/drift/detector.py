@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Protocol, cast
 
 import numpy as np
@@ -86,6 +89,24 @@ class _Test(Protocol):
     def update(self, x: float) -> object: ...
 
 
+class _MakeTest(Protocol):
+    def __call__(self, *, min_instances: int, delta: float, threshold: float, alpha: float) -> _Test: ...
+
+
+@cache
+def _page_hinkley() -> _MakeTest:
+    """Return river's class, from its module alone: the package imports scikit-learn and pandas for its data sets."""
+    river = find_spec("river")
+    assert river is not None
+    folders = [f"{folder}/drift" for folder in river.submodule_search_locations or ()]
+    spec = PathFinder.find_spec("page_hinkley", folders)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast(_MakeTest, module.PageHinkley)
+
+
 class ShiftDetector:
     """Learns the reference of a series from its first ``n_reference`` values, then reports a lasting shift of the mean.
 
@@ -147,13 +168,11 @@ class ShiftDetector:
         return self._shift() if self._feed(values) else None
 
     def _learn(self, values: npt.NDArray[np.float64], resolution: float) -> None:
-        from river.drift.page_hinkley import PageHinkley  # noqa: PLC0415 - takes most of a second to import
-
         first = values[: self._n_reference]
         self._center = float(np.median(first))
         deviation = float(np.median([_deviation(part) for part in np.array_split(first, _PARTS)]))
         self._scale = max(deviation, resolution, 1e-6 * abs(self._center), 1e-12)
-        self._test = cast(_Test, PageHinkley(min_instances=self._n_reference, delta=_SLACK, threshold=1.0, alpha=1.0))
+        self._test = _page_hinkley()(min_instances=self._n_reference, delta=_SLACK, threshold=1.0, alpha=1.0)
 
     def _feed(self, values: npt.NDArray[np.float64]) -> bool:
         """Pass earlier values to the test; return whether they contain a shift."""

@@ -47,44 +47,46 @@ class _Seen:
 
 
 class ChangeGuard:
-    """Reports once that drift and alerts coincide.
+    """Finds that drift and alerts coincide: ``changed``.
 
     More than ``changed_share`` of the latest ``changed_over`` sequences alert, and something has drifted among them or
     since alerts became frequent. Neither alone is enough: scattered faults alert without drift, and a plant drifts
-    slowly without alerts. Sequences count, not time, so a plant with few sequences is judged as surely.
+    slowly without alerts. Sequences count, not time, so a plant with few sequences is judged as surely. A change ends
+    at the sequence from which on no larger share alerts, so that a repaired fault is not learned.
     """
 
     def __init__(self, settings: DriftSettings) -> None:
         self._share, self._over = settings.changed_share, settings.changed_over
+        self.changed: Changed | None = None
         self._seen = self._nothing()
-        self._is_active = False
 
-    def add(self, time_us: int, is_alert: bool, drifts: Sequence[Drift]) -> Changed | None:
-        """Take one judged sequence (``time_us``: its end) and its drifts; return the change once it is certain."""
-        if self._is_active:
-            return None
+    @property
+    def alert_share(self) -> float:
+        """Return the number of alerts among the latest ``changed_over`` sequences, divided by ``changed_over``."""
+        return sum(self._seen.latest) / self._over
+
+    def add(self, time_us: int, is_alert: bool, drifts: Sequence[Drift]) -> None:
+        """Take one judged sequence (``time_us``: its end) and its drifts."""
         seen = self._seen
-        seen.count += 1
         seen.latest.append(is_alert)
+        if self.changed is not None:
+            if self.alert_share <= self._share:
+                self.restart()
+            return
+        seen.count += 1
         seen.run.add(seen.count, time_us, is_alert)
         begin = min(seen.run.begin, seen.count - self._over + 1)
         seen.drifts = [each for each in seen.drifts if each[0] >= begin]
         seen.drifts += [(seen.count, drift) for drift in drifts]
-        return self._changed()
+        if len(seen.latest) == self._over and self.alert_share > self._share and seen.drifts:
+            since_us = min(seen.run.begin_us, *(drift.since_us for _, drift in seen.drifts))
+            what = tuple(dict.fromkeys(drift.what for _, drift in seen.drifts))
+            self.changed = Changed(since_us, self.alert_share, what)
 
     def restart(self) -> None:
         """Start again: another model is in service, or the alerts are over."""
+        self.changed = None
         self._seen = self._nothing()
-        self._is_active = False
-
-    def _changed(self) -> Changed | None:
-        seen = self._seen
-        share = sum(seen.latest) / self._over
-        if len(seen.latest) < self._over or share <= self._share or not seen.drifts:
-            return None
-        self._is_active = True
-        since_us = min(seen.run.begin_us, *(drift.since_us for _, drift in seen.drifts))
-        return Changed(since_us, share, tuple(dict.fromkeys(drift.what for _, drift in seen.drifts)))
 
     def _nothing(self) -> _Seen:
         return _Seen(deque(maxlen=self._over), _AlertRun(_RISING * self._share))

@@ -43,7 +43,7 @@ class DriftMonitor:
     A channel is compared with its own first ``min_sequences``; p-values with the uniform distribution of a calibrated
     model, so that a change while nothing ran is found too. All detectors together give at most ``false_events`` false
     events per 10,000 sequences of a plant that does not change (measured in docs/learning/drift.md). A shift is
-    reported once; then the new state is the reference. The first monitor of a process imports river (most of a second).
+    reported once; then the new state is the reference.
     """
 
     def __init__(self, channels: tuple[ChannelSpec, ...], settings: DriftSettings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,9 +28,8 @@ class Notice:
 class PlantWatch:
     """Drift monitor and change guard of one model. Pure: the caller passes the time.
 
-    A lasting change is reported when it is certain, and again every hour until ``restart`` (a new champion) or until at
-    most ``changed_share`` of the latest sequences alert. From that sequence on ``changed`` is None, so that a repaired
-    fault is not learned. ``relearn`` is the command that the notice recommends.
+    A lasting change is reported when it is certain, and again every hour until ``restart`` (a new champion) or until it
+    has ended. ``relearn`` is the command that the notice recommends.
     """
 
     def __init__(
@@ -42,9 +40,7 @@ class PlantWatch:
         self._settings = settings
         self._channels = channels
         self._guard = ChangeGuard(settings)
-        self._latest: deque[bool] = deque(maxlen=settings.changed_over)
         self._reported_us: int | None = None
-        self.changed: Changed | None = None
 
     @cached_property
     def _monitor(self) -> DriftMonitor:
@@ -57,21 +53,23 @@ class PlantWatch:
         """
         drifts = self._monitor.add(time_us, window, p_value)
         if p_value is not None:
-            self._latest.append(is_alert)
-            self.changed = self._guard.add(time_us, is_alert, drifts) or self.changed
-            if self.changed is not None and self.alert_share <= self._settings.changed_share:
-                self._no_change()
+            self._guard.add(time_us, is_alert, drifts)
         return drifts
 
     @property
+    def changed(self) -> Changed | None:
+        """Return the lasting change, if there is one now."""
+        return self._guard.changed
+
+    @property
     def alert_share(self) -> float:
-        """Return the number of alerts among the latest ``changed_over`` sequences, divided by ``changed_over``."""
-        return sum(self._latest) / self._settings.changed_over
+        """Return the share of alerts among the latest sequences; those that are missing count as none."""
+        return self._guard.alert_share
 
     def restart(self) -> None:
         """Start again with another champion: its other scores are no drift, and it may know the changed plant."""
         self._monitor.restart_scores()
-        self._no_change()
+        self._guard.restart()
         self._reported_us = None
 
     def alarm(self, now_us: int) -> Notice | None:
@@ -120,11 +118,6 @@ class PlantWatch:
             "longer counts as changed for good",
             level="info",
         )
-
-    def _no_change(self) -> None:
-        self._guard.restart()
-        self._latest.clear()
-        self.changed = None
 
 
 def _text(time_us: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -28,34 +28,60 @@ from streamad.ingest.decode_values import (
     read_id,
     serializer_of,
 )
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.ingest.forms.each import EachReader, ElementError, encoded
+from streamad.ingest.forms.line_protocol import read_lines
+from streamad.ingest.forms.packed import Nested, text_message, unzipped
+from streamad.settings.boundaries import WhileSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings
+from streamad.settings.numerals import Numerals
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
 from streamad.types import MAX_TIME_US, NO_STREAM, BadValues, IntArray, Record, RecordBatch, SampleBlock, Singles
 
 _HOUR_US = 3_600_000_000
 _PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """The samples of a record: its blocks in order; none if it holds only ignored channels, or no message.
+
+    ``unreadable`` are the elements of its list (``decode.fields.each``) that cannot be read.
+    """
+
+    blocks: tuple[SampleBlock, ...] = ()
+    unreadable: tuple[ElementError, ...] = ()
+
+
+NOTHING = Decoded()
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Decoder:
     """Decodes records into blocks of samples; pure, so one decoder serves every partition.
 
-    ``route`` names the field that chooses the model (``Settings.route_field``), in every format. Raises ConfigError
-    if two channels read the same field, or ``decode`` contradicts itself.
+    ``route`` names the field that chooses the model (``Settings.route_field``), in every format; ``state`` is
+    ``sequences.while``. Raises ConfigError if two channels read the same field, or ``decode`` contradicts itself.
     """
 
-    def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: DecodeSettings,
+        channels: Sequence[ChannelSettings],
+        route: str | None = None,
+        state: WhileSettings | None = None,
+    ) -> None:
         _check(settings, channels)
         self._settings = settings
-        self._ids_from_files = settings.sequence_from == "file"
-        self._native = _Readers(settings, channels, route, native=True)
-        self._plain = _Readers(settings, channels, route, native=False)
-        self._later = _Readers(settings, channels, route, native=False, fold=1) if self._plain.zone else None
+        self._ids_from_files = settings.sequence_from != "message"
+        self._native = _Readers(settings, channels, route, state, native=True)
+        self._plain = _Readers(settings, channels, route, state, native=False)
+        self._later = _Readers(settings, channels, route, state, native=False, fold=1) if self._plain.zone else None
         self._json = msgspec.json.Decoder()
         self._msgpack = msgspec.msgpack.Decoder()
+        nested = () if settings.fields is None else settings.fields.nested_fields
+        self._nested = Nested(nested, self._parse_packed) if nested else None
 
-    def decode(self, record: Record, written_us: int | None) -> SampleBlock | None:
-        """Return the samples of ``record``, ordered by time; None if it holds only ignored channels, or no message.
+    def decode(self, record: Record, written_us: int | None) -> Decoded:
+        """Return the samples of ``record``, those of each block ordered by time.
 
         A value that cannot be read is missing, and the block says which ones are (``bad``). ``written_us`` replaces a
         missing record time in the clock-skew check (None: not checked). ``end`` of an unordered message belongs to its
@@ -64,20 +90,18 @@ class Decoder:
         """
         value = record.value
         if not value:
-            return None  # a tombstone
+            return NOTHING  # a tombstone
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
         readers = self._native if record.native else self._plain
         wire: Wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
+        if readers.each is not None:
+            return self._decode_each(readers.each, self._parsed(record, wire), record, written_us)
         samples = None if readers.own is None else readers.own.read(value, wire)
         if samples is None:
-            try:
-                message = self._parse(value, wire)
-            except DecodeError as error:
-                raise self._explained(error, record) from None
-            samples = readers.fields.read(message, record)
+            samples = readers.fields.read(self._parsed(record, wire), record)
         if samples is None:
-            return None
+            return NOTHING
         later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
         if self._ids_from_files and not record.native:
             samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))
@@ -86,8 +110,60 @@ class Decoder:
         else:
             reference_us = written_us if record.timestamp_us is None else record.timestamp_us
             if reference_us is not None:
-                self._check_skew(samples, reference_us)
-        return _block(samples, record.offset, relative=readers.relative, later_us=later_us)
+                times_us = samples.times_us
+                self._check_skew(int(times_us.max() if len(times_us) > 1 else times_us[0]), reference_us)
+        return Decoded((_block(samples, record.offset, relative=readers.relative, later_us=later_us),))
+
+    def _decode_each(self, each: EachReader, message: Any, record: Record, written_us: int | None) -> Decoded:
+        """Return the samples of the elements of a parsed message."""
+        relative, zone, later = self._plain.relative, self._plain.zone, self._later
+        reference_us = written_us if record.timestamp_us is None else record.timestamp_us
+        if relative:
+            check_own_time(record)
+            reference_us = None
+
+        def check(time_us: int) -> None:
+            if reference_us is not None:
+                self._check_skew(time_us, reference_us)
+
+        def second(fields: dict[Any, Any], index: int, time_us: int) -> int:
+            if zone is None or later is None or not may_come_twice(time_us // _HOUR_US, zone):
+                return time_us
+            return later.fields.time_of(fields, record, index)
+
+        is_checked, is_local = reference_us is not None, zone is not None
+        found = each.read(message, record, check if is_checked else None, second if is_local else None)
+        blocks = []
+        for samples, second_us in zip(found.samples, found.second_us, strict=True):
+            if self._ids_from_files:
+                samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))  # noqa: PLW2901
+            later_us = None if zone is None else np.array(second_us, dtype=np.int64)
+            if later_us is not None and np.array_equal(later_us, samples.times_us):
+                later_us = None
+            blocks.append(_block(samples, record.offset, relative=relative, later_us=later_us))
+        return Decoded(tuple(blocks), tuple(found.unreadable))
+
+    def reads_elements(self, record: Record) -> bool:
+        """Return whether ``record`` is read as a list of messages."""
+        return self._plain.each is not None and not record.native
+
+    def at_element(self, error: DecodeError, index: int) -> DecodeError:
+        """Return ``error`` with the place of an element before its text, if it is not there."""
+        if self._plain.each is None or isinstance(error, ElementError):
+            return error
+        return ElementError(error, self._plain.each.name, index)
+
+    def elements(self, record: Record, indexes: Sequence[int]) -> Iterator[bytes]:
+        """Yield for each of ``indexes`` the message of ``record`` with that element of its list alone.
+
+        What cannot be written so is the whole message.
+        """
+        assert self._plain.each is not None
+        wire = _wire_format(record.value, self._settings.format)
+        found = self._plain.each.alone(self._parse(record.value, wire), indexes)
+        for message in found:
+            alone = None if wire == "influx" else encoded(message, as_msgpack=wire == "msgpack")
+            yield alone or record.value
 
     def singles(self, batch: RecordBatch, start: int) -> Singles | None:
         """Return the records of ``batch`` from the index ``start`` on, up to one that holds more than plain readings.
@@ -128,12 +204,38 @@ class Decoder:
             return None
         return later.times_us
 
-    @staticmethod
-    def _explained(error: DecodeError, record: Record) -> DecodeError:
-        serializer = serializer_of(record)
-        return error if serializer is None else DecodeError("schema_registry", f"{serializer}: {_PLAIN}")
+    def _parsed(self, record: Record, wire: Wire) -> Any:
+        if wire == "json" and self._nested is None:  # the usual message, in one step
+            try:
+                message = self._json.decode(record.value)
+            except PARSE_ERRORS:
+                message = None
+            if isinstance(message, dict | list):
+                return message
+        try:
+            return self._parse(record.value, wire)
+        except DecodeError as error:
+            serializer = serializer_of(record)
+            if serializer is None:
+                raise
+            raise DecodeError("schema_registry", f"{serializer}: {_PLAIN}") from error
 
     def _parse(self, value: bytes, wire: Wire) -> Any:
+        """Return the message of a record, whatever it is packed in."""
+        message = self._parse_packed(value, wire)
+        if isinstance(message, str) and (inner := text_message(message)) is not None:
+            message = self._parse_plain(inner, "json")
+        return message if self._nested is None else self._nested.unpacked(message)
+
+    def _parse_packed(self, value: bytes, wire: Wire | None = None) -> Any:
+        plain = unzipped(value, self._settings.max_message_bytes)
+        if wire is None or plain is not value:
+            wire = _wire_format(plain, "auto" if wire is None else self._settings.format)
+        return self._parse_plain(plain, wire)
+
+    def _parse_plain(self, value: bytes, wire: Wire) -> Any:
+        if wire == "influx":
+            return read_lines(value)
         if wire == "msgpack":
             try:
                 return self._msgpack.decode(value)
@@ -151,9 +253,8 @@ class Decoder:
         except PARSE_ERRORS as error:
             fail("malformed", f"not JSON: {_reason(error)}")
 
-    def _check_skew(self, samples: Samples, reference_us: int) -> None:
-        times_us = samples.times_us
-        ahead_us = int(times_us.max() if len(times_us) > 1 else times_us[0]) - reference_us
+    def _check_skew(self, time_us: int, reference_us: int) -> None:
+        ahead_us = time_us - reference_us
         if ahead_us > self._settings.max_clock_skew:
             allowed_s = self._settings.max_clock_skew / 1e6
             fail(
@@ -174,20 +275,24 @@ class _Readers:
         settings: DecodeSettings,
         channels: Sequence[ChannelSettings],
         route: str | None,
+        state: WhileSettings | None,
         *,
         native: bool,
         fold: Literal[0, 1] = 0,
     ) -> None:
         path = None if route is None else FieldPath(route)
-        self.relative = settings.time == "relative" and not native
+        self.relative = settings.counts_from_start and not native
         self.zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
         unit: TimeUnit = "s" if native else settings.unit
         form = None if native else settings.time_format
-        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold, form=form)
+        numerals = Numerals() if native or settings.fields is None else settings.numerals
+        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold, form=form, numerals=numerals)
         has_qualities = settings.quality is not None or any(channel.quality for channel in channels)
+        name = None if native else settings.listed
         own = native or (settings.fields is None and not has_qualities and (form is None or form in UNIX_UNITS))
-        own = own and OwnReader.serves(path)
-        self.fields = FieldReader(settings, channels, times, native=native, route=path)
+        own = own and OwnReader.serves(path) and (native or settings.time != "row") and state is None
+        self.fields = FieldReader(settings, channels, times, native=native, route=path, state=state)
+        self.each = None if name is None else EachReader(name, self.fields, settings.max_samples_per_message)
         self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None
 
 
@@ -195,7 +300,7 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
     counts = Counter(channel.field or channel.name for channel in channels)
     twice = sorted(name for name in counts if counts[name] > 1)
     problems = [Problem("channels", f"two channels read the field {name}") for name in twice]
-    if settings.fields is not None and settings.fields.time == "record" and settings.time == "relative":
+    if settings.fields is not None and settings.fields.is_of_record and settings.time == "relative":
         problems.append(Problem("decode.time", "relative times cannot be the record's own: name their field"))
     if problems:
         raise ConfigError(problems)
@@ -214,16 +319,19 @@ def block_of(singles: Singles, at: int) -> SampleBlock | None:
 
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:
-    stream, sequence, times_us, values, end, indexes, route, bad = samples
+    stream, sequence, times_us, values, end, indexes, route, bad, boundaries = samples
     if later_us is None and len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
         bad = None if bad is None else BadValues(bad.codes[order], bad.first)
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad)
+        boundaries = None if boundaries is None else tuple(boundaries[at] for at in order)
+    return SampleBlock(
+        stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad, boundaries
+    )
 
 
-def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:
+def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack", "influx"]) -> Wire:
     """Return the wire format: msgpack maps and arrays begin with a byte that JSON text never begins with."""
     if setting != "auto":
         return setting

@@ -17,13 +17,12 @@ import msgspec
 import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.ingest.decode_rows import ValueReader
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, read_id, read_route
-from streamad.settings.plant_yaml import ChannelSettings
+from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
+from streamad.settings.decode import ChannelSettings
 from streamad.types import NO_STREAM, IntArray, Record, Singles
 
-Wire = Literal["json", "msgpack"]
+Wire = Literal["json", "msgpack", "influx"]
 _IDS = ("stream", "sequence")
 _REFUSED_IN_NAMES = re.compile(r'[\\"\x00-\x1f]')
 # Raised by parsers for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.

@@ -1,22 +1,29 @@
-"""Readers of single values of a message: ids, numbers, flags; each returns a value or raises DecodeError.
+"""Readers of a message's values: ids, numbers, flags and rows of readings, and the readings that cannot be used.
 
-They accept anything a parser can produce (huge integers, lone surrogates, msgpack extensions) and quote at most 80
-characters of it.
+A reader of a single value returns it or raises DecodeError. It accepts anything that a parser can produce (huge
+integers, lone surrogates, msgpack extensions) and quotes at most 80 characters of it. A reading of a row that
+cannot be used is missing in its channel alone.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 import unicodedata
-from collections.abc import Collection
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
+import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.types import MAX_TIME_US, BadValues, FloatArray, IntArray, Record
+from streamad.settings.decode import QualitySettings
+from streamad.settings.numerals import MISSING_WORDS
+from streamad.types import BAD_REASONS, MAX_TIME_US, BadValues, Boundaries, Boundary, FloatArray, IntArray, Record
 
 DecodeErrorKind = Literal[
     "malformed",
@@ -37,10 +44,10 @@ MAX_ID_CHARACTERS = 256
 _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
 MAX_NUMBER_CHARACTERS = 64
+_ENDS_OF_NUMBERS = tuple("0123456789.")
 _EXACT_BELOW = 2**53
 _SCHEMA_IDS = 2**31
 _CONFLUENT_BYTES, _GLUE_BYTES, _GLUE_MARK = 5, 18, 3
-_MISSING = frozenset({"", "null", "none", "na", "n/a"})
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
 _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
 
@@ -89,11 +96,11 @@ def read_id(value: object, field: str) -> str:
     return value
 
 
-def read_number(value: object, *, as_text: bool, missing: Collection[str] = ()) -> float | None:
-    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text), None for anything else.
+def read_number(value: object, in_text: Callable[[str], float] | None, missing: Collection[str] = ()) -> float | None:
+    """Return a reading, NaN for missing (null, NaN; with ``in_text`` also an empty text), None for anything else.
 
-    Infinities pass through. ``as_text`` accepts numbers written as text, as CSV gives them; ``missing`` holds further
-    texts that mean missing, in lower case.
+    Infinities pass through. ``in_text`` reads numbers written as text, as CSV gives them, and raises ValueError for
+    other texts; without it there are none. ``missing`` holds further texts that mean missing, in lower case.
     """
     if type(value) is float:
         return value
@@ -104,17 +111,44 @@ def read_number(value: object, *, as_text: bool, missing: Collection[str] = ()) 
             return float(value)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
-    return _number_in(value, as_text=as_text, missing=missing) if isinstance(value, str) else None
+    return _number_in(value, in_text, missing) if isinstance(value, str) else None
 
 
-def _number_in(text: str, *, as_text: bool, missing: Collection[str]) -> float | None:
-    if as_text and len(text) <= MAX_NUMBER_CHARACTERS and "_" not in text:
+def _number_in(text: str, in_text: Callable[[str], float] | None, missing: Collection[str]) -> float | None:
+    if in_text is not None and len(text) <= MAX_NUMBER_CHARACTERS and "_" not in text:
         try:
-            return float(text)
+            return in_text(text)
         except ValueError:
-            if text.strip().lower() in _MISSING:
+            if text.strip().lower() in MISSING_WORDS:
                 return math.nan
     return math.nan if missing and text.strip().lower() in missing else None
+
+
+def read_quantity(value: object, unit: str, in_text: Callable[[str], float] | None) -> float | None:
+    """Return the reading of a number in text that ``unit`` follows (``1.5 bar``); None for anything else.
+
+    ``unit`` is that of the channel, as ``plain_unit`` has it: a text with another unit is no reading.
+    """
+    if in_text is None or not unit or not isinstance(value, str) or len(value) > MAX_NUMBER_CHARACTERS:
+        return None
+    written = plain_unit(value)
+    number = written.removesuffix(unit).rstrip()
+    if number == written or number[-1:] not in _ENDS_OF_NUMBERS:
+        return None
+    return read_number(number, in_text)
+
+
+def plain_unit(text: str) -> str:
+    """Return a text with a unit for comparison: the two micro signs are one."""
+    return text.strip().replace("\u00b5", "\u03bc")
+
+
+def key_text(record: Record) -> str | None:
+    """Return the record's key as text, None if it has none. Raises DecodeError."""
+    try:
+        return None if record.key is None else record.key.decode()
+    except UnicodeDecodeError:
+        fail("bad_id", "the record's key is not UTF-8 text")
 
 
 def read_route(value: object, field: str, *, as_text: bool) -> str | None:
@@ -197,6 +231,19 @@ class Samples(NamedTuple):
     indexes: IntArray | None = None
     route: str | None = None
     bad: BadValues | None = None
+    boundaries: Boundaries | None = None
+
+
+class Single(NamedTuple):
+    """A message of one sample."""
+
+    stream: str
+    sequence: str | None
+    time_us: int
+    row: list[float]
+    end: bool
+    route: str | None
+    boundary: Boundary | None = None
 
 
 class FieldPath:
@@ -214,6 +261,11 @@ class FieldPath:
         cuts = range(1, len(parts))
         self.outer = tuple(".".join(parts[:cut]) for cut in cuts)
         self._inner = tuple(".".join(parts[cut:]) for cut in cuts)
+
+    @property
+    def steps(self) -> list[tuple[str, str]]:
+        """Return the keys of the outermost object that may lead to the field, each with the path from there on."""
+        return [*zip(self.outer, self._inner, strict=True)]
 
     def get(self, message: dict[Any, Any]) -> Any:
         """Return the field's value, ABSENT if there is none. Raises DecodeError if the path meets no object."""
@@ -234,3 +286,203 @@ class FieldPath:
 @lru_cache(maxsize=4096)
 def _path(name: str) -> FieldPath:
     return FieldPath(name)
+
+
+WRONG_TYPE, INFINITE, QUALITY = range(1, len(BAD_REASONS))
+_TEXTS = {
+    WRONG_TYPE: "must be a number or null, got {}",
+    INFINITE: "{} is infinite or beyond 32-bit floats",
+    QUALITY: "its quality is {}",
+}
+
+
+class BadCells:
+    """The values of one message that cannot be used, in 13 bytes each; ``row`` is the index of the row being read.
+
+    ``n_lists`` counts those of a sample that are lists.
+    """
+
+    # Not set by a constructor: there is one object for each message.
+    row = 0
+    n_lists = 0
+    cells: tuple[array[int], array[int], array[int]] | None = None
+    _first: dict[tuple[int, int], str]
+
+    def add(self, column: int, code: int, value: object) -> None:
+        """Note that ``value`` of the row, or its reading of that quality, cannot be used."""
+        if self.cells is None:
+            self.cells, self._first = (array("q"), array("i"), array("b")), {}
+        for cells, number in zip(self.cells, (self.row, column, code), strict=True):
+            cells.append(number)
+        if (column, code) not in self._first:
+            text = str(value) if isinstance(value, DecodeError) else _TEXTS[code].format(shown(value))
+            self._first[column, code] = text
+
+    def add_all(self, others: BadCells) -> None:
+        """Note those of ``others``, which has read one row, for the row."""
+        if self.cells is None:
+            self.cells, self._first = (array("q"), array("i"), array("b")), {}
+        for column, code in zip(*others.cells[1:], strict=True) if others.cells is not None else ():
+            for cells, number in zip(self.cells, (self.row, column, code), strict=True):
+                cells.append(number)
+            self._first.setdefault((column, code), others._first[column, code])
+
+    def values(self, n_rows: int, n_channels: int) -> BadValues | None:
+        """Return them for a block of this size; None if there are none."""
+        if self.cells is None:
+            return None
+        rows, columns, codes = (np.asarray(cells) for cells in self.cells)
+        found = np.zeros((n_rows, n_channels), dtype=np.uint8)
+        found[rows, columns] = codes
+        return BadValues(found, self._first)
+
+
+class ValueReader:
+    """Turns rows of Python floats into float32 [n, C]; ``missing`` holds the numbers that mean missing, by channel."""
+
+    def __init__(self, n_channels: int, missing: Mapping[int, Collection[float]] = MappingProxyType({})) -> None:
+        self._n_channels = n_channels
+        self._pack = struct.Struct(f"={n_channels}f").pack  # "=": only standard packing checks for overflow
+        self._missing = {column: frozenset(numbers) for column, numbers in missing.items() if numbers}
+        with np.errstate(over="ignore"):
+            self._sentinels = [(column, np.float32(number)) for column, of in self._missing.items() for number in of]
+
+    def packed(self, row: Sequence[float | None]) -> bytes:
+        """Return the bytes of a row of all channels, NaN for None. Raises OverflowError; infinite values pass."""
+        try:
+            return self._pack(*row)
+        except struct.error:
+            return self._pack(*[math.nan if value is None else value for value in row])
+
+    def finite(self, rows: list[Any]) -> FloatArray | None:
+        """Return float32 [n, C] of rows of float or None; None if a value is infinite or overflows.
+
+        The rows may be narrower, and numbers that mean missing are still there (see ``without_sentinels``).
+        """
+        try:  # twice as quick as an array call, for one row several times
+            if len(rows) == 1:
+                return self._row(rows[0])
+            packed = bytearray().join([self._pack(*row) for row in rows])
+        except OverflowError:
+            return None
+        except struct.error:  # a missing value, or some channels only
+            with np.errstate(over="ignore"):  # an overflow becomes infinite
+                values = np.array(rows, dtype=np.float32)
+        else:
+            values = np.ndarray((len(rows), self._n_channels), np.float32, packed)
+        return None if np.isinf(values).any() else values
+
+    def _row(self, row: Sequence[float]) -> FloatArray | None:
+        """Return float32 [1, C]; None if a value is infinite. Raises OverflowError; struct.error if one is missing."""
+        packed = bytearray(self._pack(*row))
+        total = sum(row)
+        if total - total != 0.0 and (math.inf in row or -math.inf in row):  # the total of finite ones is finite
+            return None
+        return np.ndarray((1, self._n_channels), np.float32, packed)
+
+    def read(self, rows: list[list[float]], bad: BadCells) -> FloatArray:
+        """Return float32 [n, C] without sentinels; infinite values are missing there and added to ``bad``."""
+        values = self.finite(rows)
+        if values is not None:
+            return self.without_sentinels(values) if self._sentinels else values
+        with np.errstate(over="ignore"):
+            values = np.array(rows, dtype=np.float32)
+        for bad.row, column in np.argwhere(np.isinf(values)).tolist():
+            value = rows[bad.row][column]
+            if value not in self._missing.get(column, ()):
+                bad.add(column, INFINITE, value)
+            values[bad.row, column] = math.nan
+        return self.without_sentinels(values)
+
+    def without_sentinels(self, values: FloatArray) -> FloatArray:
+        """Return ``values``, float32 [n, C], changed: numbers that mean missing are NaN."""
+        for column, number in self._sentinels:
+            of_channel = values[:, column]
+            of_channel[of_channel == number] = math.nan
+        return values
+
+
+class Quality:
+    """Tells from a message whether a reading's quality is good."""
+
+    def __init__(self, settings: QualitySettings) -> None:
+        self.path = FieldPath(settings.field)
+        self._good = {_plain(code) for code in settings.good}
+
+    def of(self, message: dict[Any, Any], index: int) -> object:
+        """Return the quality of the message, or in a list of them that of the row ``index``; None if there is none."""
+        try:
+            found = self.path.get(message)
+        except DecodeError as error:
+            return error
+        if isinstance(found, list):
+            return found[index] if index < len(found) else None
+        return None if found is ABSENT else found
+
+    def is_good(self, quality: object) -> bool:
+        """Return whether readings of this quality are used."""
+        return _plain(quality) in self._good
+
+
+def _plain(quality: object) -> str | None:
+    """Return a quality for comparison: 192, 192.0 and "192" are the same, "Good" and "good" too; "" is none."""
+    if quality is None:
+        return None
+    if isinstance(quality, str):
+        return quality.strip().lower() or None
+    return shown(int(quality) if type(quality) is float and quality.is_integer() else quality)
+
+
+class Qualities:
+    """The qualities of a plant's readings: each channel's own, else that of the whole message."""
+
+    def __init__(self, common: QualitySettings | None, own: Sequence[QualitySettings | None]) -> None:
+        self._common = None if common is None else Quality(common)
+        self._own = [None if one is None else Quality(one) for one in own]
+
+    @property
+    def paths(self) -> list[FieldPath]:
+        """Return the fields of the channels' own qualities."""
+        return [one.path for one in self._own if one is not None]
+
+    @property
+    def common(self) -> list[FieldPath]:
+        """Return the field of the message's quality, if there is one."""
+        return [] if self._common is None else [self._common.path]
+
+    @property
+    def are_given(self) -> bool:
+        """Return whether any reading has a quality."""
+        return self._common is not None or any(self._own)
+
+    def is_good(self, message: dict[Any, Any]) -> bool:
+        """Return whether the quality of the message itself is good, if messages have one."""
+        return self._common is None or self._common.is_good(self._common.of(message, 0))
+
+    def apply(self, row: list[float], message: dict[Any, Any], beside: dict[Any, Any], bad: BadCells) -> None:
+        """Make readings of ``row`` missing whose quality is not good; ``beside`` has the channels' own qualities."""
+        common = None if self._common is None else self._common.of(message, bad.row)
+        is_good = self._common is None or self._common.is_good(common)
+        for column, (value, own) in enumerate(zip(row, self._own, strict=True)):
+            if math.isnan(value) or (own is None and is_good):
+                continue
+            quality = common if own is None else own.of(beside, bad.row)
+            if own is None or not own.is_good(quality):
+                bad.add(column, QUALITY, quality)
+                row[column] = math.nan
+
+
+def inner_value(path: FieldPath, values: dict[Any, Any]) -> Any:
+    """Return the value at a dotted path; if it meets no object, the error that says so."""
+    try:
+        return path.get(values)
+    except DecodeError as error:
+        return error
+
+
+def paths_inside(values: FieldPath | None, paths: Sequence[FieldPath]) -> list[FieldPath]:
+    """Return those of ``paths`` that lie inside the object of channels, as seen from there."""
+    if values is None:
+        return []
+    before = f"{values.name}."
+    return [FieldPath(path.name.removeprefix(before)) for path in paths if path.name.startswith(before)]

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
-from streamad.ingest.decode import Decoder, block_of
+from streamad.ingest.boundaries.reading import n_samples
+from streamad.ingest.dead_letters import (
+    BAD_VALUE,
+    TOO_MANY_STREAMS,
+    BadValueWatch,
+    HeldLetters,
+    RefusedStreams,
+    by_bad_sample,
+    dead_letter,
+    element_letters,
+    late_records,
+    late_text,
+)
+from streamad.ingest.decode import NOTHING, Decoded, Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
-from streamad.ingest.partition.dead_letters import HeldLetters, dead_letter, late_records, late_text
-from streamad.ingest.partition.first_times import FirstTimes
-from streamad.ingest.partition.refused_streams import TOO_MANY_STREAMS, RefusedStreams
+from streamad.ingest.record_times import FirstTimes
 from streamad.ingest.sequences.closed_sequences import Closed, hash_of
-from streamad.ingest.sequences.late_entries import LateSamples
+from streamad.ingest.sequences.open_sequence import LateSamples
 from streamad.ingest.sequences.sequence_ends import StreamState
-from streamad.messages import OutputRecord
+from streamad.ingest.table.rows import BatchTable
+from streamad.messages import DeadLetter, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
@@ -53,7 +64,10 @@ class Intake:
         *,
         seen_from_start: bool = True,
         progress: Progress | None = None,
+        table: BatchTable | None = None,
     ) -> None:
+        # Above 15 attributes: the root of a partition's way in, which makes its parts (decoder, assembler, watches of
+        # times, values and streams); each part holds its own state, the rest says how far was read.
         self.partition = partition
         self.next_offset = progress.low_watermark if progress is not None else 0
         self._assembler = Assembler(
@@ -62,7 +76,12 @@ class Intake:
             seen_from_start=seen_from_start,
             progress=progress,
             max_clock_skew_us=settings.decode.max_clock_skew,
+            table=table,
+            holds=settings.holds,
+            rules=settings.boundaries,
         )
+        self._table = table
+        self._skips = settings.sequences.without_id == "skip" and settings.boundaries is None
         self._settings = settings
         self._decoder = decoder
         self._counters = counters
@@ -77,6 +96,7 @@ class Intake:
         self._channels = channels
         self._bad_values = BadValueWatch(channels, {} if progress is None else progress.bad_values)
         self._refused = RefusedStreams(settings.sequences.max_streams)
+        self._told_lost_held = False
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     # --- what its owner sees of the sequences ---
@@ -105,9 +125,35 @@ class Intake:
         """Return the streams first seen since the last call."""
         return self._assembler.take_new_streams()
 
-    def committed(self, closed: Closed) -> None:
+    def committed(self, closed: Closed, *, is_split: bool = False) -> None:
         """Note that the verdict of ``closed`` is durable: see ``Assembler.committed``. Raises ValueError."""
-        self._assembler.committed(closed)
+        self._assembler.committed(closed, is_split=is_split)
+
+    def n_judged(self, stream: str) -> int:
+        """Return how many verdicts of ``stream`` were committed before it was known to be split."""
+        return self._assembler.of_streams.n_judged.get(stream, 0)
+
+    def has_told_split(self, stream: str) -> bool:
+        """Return whether the event about the split stream is in a commit."""
+        return stream in self._assembler.of_streams.split_told
+
+    def last_seen_us(self, stream: str) -> int | None:
+        """Return the record clock at the last record of ``stream``, None if it is not known."""
+        state = self.streams.get(stream)
+        return None if state is None else state.clocks.last_record_us
+
+    def is_done(self, stream: str) -> bool:
+        """Return whether no sequence of ``stream``, which is known, is open or without its verdict."""
+        state = self.streams[stream]
+        return not (state.n_begun or state.reread.in_flight)
+
+    def leave(self, stream: str) -> None:
+        """Forget what was judged and told of ``stream``: its claim ends with the next commit."""
+        self._assembler.of_streams.begin_anew(stream)
+
+    def tell_split(self, stream: str) -> None:
+        """Note that the next commit has the event about the split stream."""
+        self._assembler.of_streams.tell_split(stream)
 
     # --- records in ---
 
@@ -145,7 +191,7 @@ class Intake:
     def _reach(self, offset: int, now_us: int) -> list[Closed]:
         """Repeat the forced ends before ``offset``; their late samples were emitted at the first reading."""
         finished = self._assembler.reach(offset)
-        self._set_late_aside(is_new=False, now_us=now_us)
+        self._set_late_aside(offset - 1, is_new=False, now_us=now_us)
         return finished
 
     def _pause(self, n_together: int) -> None:
@@ -170,6 +216,8 @@ class Intake:
         to ``finished``. The result is that of ``_take`` for each.
         """
         singles = self._decoder.singles(batch, start)
+        if singles is not None and self._table is not None:
+            singles = self._table.placed(singles)
         n = 0 if singles is None else len(singles.offsets)
         at = 0
         while singles is not None and at < n:
@@ -189,32 +237,73 @@ class Intake:
         repeated = self._reach(record.offset, now_us) if self._assembler.is_repeating else []
         written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
         try:
-            if block is None:
-                block = self._decoder.decode(record, written_us)
-            if block is None or self._is_left_out(block):
-                finished = self._observe(record)
-            else:
-                finished = self._assembler.push(block, own_time_us(record))
-            if block is not None:
-                self._times.found(record, written_us, None)
-            if is_new:  # and not refused: then it is counted as a dead letter alone
-                self._count(record, block, now_us)
+            decoded = self._decoder.decode(record, written_us) if block is None else Decoded((block,))
         except DecodeError as error:
             self._times.found(record, written_us, error)
-            finished = self._observe(record)  # nobody can read it, but its own time passes for all streams
+            decoded = NOTHING
             if is_new:
                 self._set_letter_aside(record, error, now_us)
+        else:
+            if decoded.unreadable:
+                self._note_unreadable(record, decoded, written_us, is_new=is_new, now_us=now_us)
+            elif decoded.blocks:
+                self._times.found(record, written_us, None)
+            elif is_new:
+                self._counters.tombstones += not record.value
+                self._counters.ignored += bool(record.value)
+        finished = self._take_blocks(record, decoded.blocks, is_new=is_new, now_us=now_us)
         self._counters.records += is_new
-        self._hold(record, "" if block is None else block.stream, is_new=is_new, now_us=now_us)
-        self._set_late_aside(is_new=is_new, now_us=now_us)
+        self._set_late_aside(record.offset, is_new=is_new, now_us=now_us)
         return repeated + finished if repeated else finished
+
+    def _take_blocks(
+        self, record: Record, blocks: tuple[SampleBlock, ...], *, is_new: bool, now_us: int
+    ) -> list[Closed]:
+        """Take what a record holds; its own time passes for all streams, whatever becomes of its blocks."""
+        record_us = own_time_us(record)
+        skips = self._skips
+        taken = tuple(block for block in blocks if block.sequence is not None) if skips else blocks
+        finished = self._assembler.begin(taken, record_us) if len(taken) > 1 else []
+        for block in blocks:
+            if skips and block.sequence is None:
+                self._counters.without_id += len(block) * is_new
+                self._assembler.pass_by(block)
+                continue
+            try:
+                finished += self._assembler.push(block, record_us)
+            except DecodeError as error:
+                finished += self._observe(record)
+                if is_new:  # counted as dead letters alone
+                    self._refuse(record, block, error, now_us)
+            else:
+                if is_new:
+                    self._count(record, block, now_us)
+            self._hold(record, block.stream, is_new=is_new, now_us=now_us)
+        if not taken:
+            finished += self._observe(record)
+            self._hold(record, "", is_new=is_new, now_us=now_us)
+        return finished + self._assembler.end() if len(taken) > 1 else finished
+
+    def _note_unreadable(
+        self, record: Record, decoded: Decoded, written_us: int | None, *, is_new: bool, now_us: int
+    ) -> None:
+        """Make a dead letter of each element of ``record`` that cannot be read."""
+        errors = decoded.unreadable
+        self._times.found(record, written_us, None if decoded.blocks else errors[0])
+        if is_new:
+            self._set_letters_aside(record, [(error.index, error) for error in errors], now_us)
+
+    def _refuse(self, record: Record, block: SampleBlock, error: DecodeError, now_us: int) -> None:
+        """Make a dead letter of each message that ``block`` is made of: of ``record``, or of each of its elements."""
+        indexes = range(len(block)) if block.indexes is None else sorted(block.indexes.tolist())
+        self._set_letters_aside(record, [(index, error) for index in indexes], now_us)
 
     def expire(self, idle_us: int, now_us: int) -> list[Closed]:
         """Return the sequences that end because a caught-up partition was silent for ``idle_us`` of wall-clock time."""
         if self._assembler.clock_us is None or self.is_recovering:
             return []
         finished = self._assembler.expire(self._assembler.clock_us + idle_us)
-        self._set_late_aside(is_new=True, now_us=now_us)
+        self._set_late_aside(self.next_offset - 1, is_new=True, now_us=now_us)
         return self._counted(finished)
 
     def end_of_input(self, now_us: int) -> list[Closed]:
@@ -223,14 +312,13 @@ class Intake:
         finished = self._assembler.end_of_input()
         self._assembler.jumps.take_resolved()  # all accepted
         self._held.clear()
-        self._set_late_aside(is_new=True, now_us=now_us)
+        self._set_late_aside(self.next_offset - 1, is_new=True, now_us=now_us)
         return self._counted(finished)
 
-    def hold_open(self) -> int:
-        """Return how many sequences stay open: the partition has ended. Raises SourceError as ``take``."""
+    def hold_open(self) -> None:
+        """Leave the sequences open: the partition has ended. Raises SourceError as ``take``."""
         self._times.check()
         self._assembler.end_late_without_id()
-        return self._assembler.open_sequences
 
     def evict_largest(self, now_us: int) -> list[Closed]:
         """End and return the largest open sequence, if any, because memory is short.
@@ -242,7 +330,7 @@ class Intake:
         if self.is_recovering:
             cut = [closed for closed in finished if closed.sequence.reason == "memory"]
             self._untold |= {(closed.sequence.stream, hash_of(closed.key)): self.next_offset for closed in cut}
-        self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
+        self._set_late_aside(self.next_offset - 1, is_new=not self.is_recovering, now_us=now_us)
         return self._counted(finished)
 
     def take_notices(self, now_us: int) -> list[Notice]:
@@ -252,6 +340,11 @@ class Intake:
         notices += [Notice("bad_values", text) for text in self._bad_values.take_over()]
         if (refused := self._refused.take(now_us)) is not None:
             notices.append(Notice("too_many_streams", refused))
+        if (lost := self._assembler.lost_held) is not None and not self._told_lost_held:
+            self._told_lost_held = True
+            most = self._settings.sequences.max_streams
+            text = f"more than {most} silent streams have values that hold: those of {lost!r} were forgotten first"
+            notices.append(Notice("held_forgotten", f"{text} (sequences.max_streams)", lost))
         return notices
 
     def take_aside(self) -> list[OutputRecord]:
@@ -271,27 +364,17 @@ class Intake:
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:
             self._counters.sequences[closed.sequence.reason] += 1
-            self._counters.sequence_samples += 0 if closed.sequence.n_late else closed.sequence.n_samples
-            self._counters.merged += closed.merged
-            self._counters.duplicates += closed.sequence.duplicates
+            self._counters.sequence_samples += 0 if closed.sequence.is_late else closed.sequence.n_samples
+            self._counters.merged += closed.sequence.merged
+            self._counters.displaced += closed.sequence.displaced
         return finished
 
     def _observe(self, record: Record) -> list[Closed]:
         time_us = own_time_us(record)
         return [] if time_us is None else self._assembler.observe(time_us)
 
-    def _is_left_out(self, block: SampleBlock) -> bool:
-        return block.sequence is None and self._settings.sequences.without_id == "skip"
-
-    def _count(self, record: Record, block: SampleBlock | None, now_us: int) -> None:
-        if block is None:
-            self._counters.tombstones += not record.value
-            self._counters.ignored += bool(record.value)
-            return
-        if self._is_left_out(block):
-            self._counters.without_id += len(block)
-            return
-        self._counters.samples += len(block)
+    def _count(self, record: Record, block: SampleBlock, now_us: int) -> None:
+        self._counters.samples += n_samples(block)
         if block.bad is not None or self._bad_values.open:
             self._note_bad_values(record, block, now_us)
 
@@ -301,15 +384,28 @@ class Intake:
         if self._assembler.jumps.is_held(block.stream, record.offset):
             return  # its time may be wrong
         own_us = own_time_us(record)
-        error = self._bad_values.note(block, int(block.times_us[-1]) if own_us is None else own_us)
-        if error is not None:
-            self._set_letter_aside(record, DecodeError(BAD_VALUE, error), now_us)
+        for part in by_bad_sample(block) if self._decoder.reads_elements(record) else (block,):
+            error = self._bad_values.note(part, int(part.times_us[-1]) if own_us is None else own_us)
+            if error is not None:
+                self._set_letters_aside(record, [(part.first_index, DecodeError(BAD_VALUE, error))], now_us)
 
     def _set_letter_aside(self, record: Record, error: DecodeError, now_us: int) -> None:
-        if error.kind == TOO_MANY_STREAMS:
-            self._refused.note(str(error))
-        self._counters.dead_letters[error.kind] += 1
-        letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
+        self._put_aside(dead_letter(record, self.partition, error, self._settings.decode, now_us))
+
+    def _set_letters_aside(self, record: Record, found: Sequence[tuple[int, DecodeError]], now_us: int) -> None:
+        """Make a dead letter for each error about a sample of ``record``, which may be an element of its list."""
+        if not self._decoder.reads_elements(record):
+            self._set_letter_aside(record, found[0][1], now_us)
+            return
+        values = self._decoder.elements(record, [index for index, _ in found])
+        errors = ((self._decoder.at_element(error, index), values) for index, error in found)
+        for letter in element_letters(record, self.partition, errors, self._settings.decode, now_us):
+            self._put_aside(letter)
+
+    def _put_aside(self, letter: DeadLetter) -> None:
+        if letter.kind == TOO_MANY_STREAMS:
+            self._refused.note(letter.error)
+        self._counters.dead_letters[letter.kind] += 1
         self._aside.append(OutputRecord("dead_letters", self.partition, letter))
 
     def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
@@ -318,22 +414,25 @@ class Intake:
         resolved = jumps.take_resolved()
         for letter in self._held.take(resolved, record, now_us) if resolved else ():
             if is_new:
-                self._counters.dead_letters[letter.kind] += 1
-                self._aside.append(OutputRecord("dead_letters", self.partition, letter))
+                self._put_aside(letter)
         if jumps.is_held(stream, record.offset):
             self._held.hold(record, now_us)
 
-    def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
+    def _set_late_aside(self, offset: int, *, is_new: bool, now_us: int) -> None:
+        """Emit the late samples that the record at ``offset``, or what came after it, showed to be late."""
+        odd = self._assembler.take_odd()
+        if odd and is_new:
+            self._counters.count_odd(odd)
         found = self._assembler.take_late()
         if not found:
             return
         if not is_new:
-            found = [late for late in found if late.closed and self._is_untold(late)]
+            found = [late for late in found if self._is_untold(late, offset)]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
         for record in late_records(found, self.partition, now_us):
             self._aside.append(OutputRecord("late", record.stream, record))
 
-    def _is_untold(self, late: LateSamples) -> bool:
-        begin = self._untold.get((late.stream, hash_of(late.sequence)))
-        return begin is not None and late.offset >= begin
+    def _is_untold(self, late: LateSamples, offset: int) -> bool:
+        begin = self._untold.get((late.stream, hash_of(late.sequence))) if late.closed else None
+        return (begin is not None and late.offset >= begin) or self._assembler.is_untold(late, offset)

@@ -1,4 +1,4 @@
-"""Sequences to windows: missing values are interpolated, times put onto a grid, the length made L. Pure.
+"""Sequences to windows: missing values are filled, times put onto a grid, the length made L. Pure.
 
 Shapes: n samples, C channels, L window length, G points in time at which a window is read (G <= L).
 """
@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import ChannelSpec, FinishedSequence, IntArray, Window
+from streamad.settings.plant_yaml import Settings, WindowSettings
+from streamad.types import ChannelSpec, FinishedSequence, FloatArray, IntArray, Window
 
 MAX_GRID_POINTS = 1_000_000
 """A sequence with a longer grid is unscorable: its times or the period are wrong."""
@@ -47,6 +47,25 @@ class _RefusedError(Exception):
     """Raised inside this module if a sequence is unscorable."""
 
 
+def judged_window(
+    sequence: FinishedSequence, settings: Settings, channels: Sequence[ChannelSpec]
+) -> Window | Unscorable:
+    """Return the window of ``sequence`` that is judged (``to_window``), or why it has none.
+
+    A sequence that lost more samples than ``sequences.max_late`` and ``sequences.max_merged`` allow has none.
+    """
+    limits, n = settings.sequences, sequence.n_came
+    if not sequence.partial and not sequence.is_late:
+        if sequence.n_late > limits.max_late * n:
+            what, limit = f"late_samples: {sequence.n_late} of {n} samples came too late", limits.max_late
+            return Unscorable(f"{what}, allowed are {100 * limit:g} % (sequences.max_late)")
+        if sequence.displaced > limits.max_merged * n:
+            what, limit = f"merged_samples: {sequence.displaced} of {n} samples", limits.max_merged
+            replaced = "replaced another value of the same time"
+            return Unscorable(f"{what} {replaced}, allowed are {100 * limit:g} % (sequences.max_merged)")
+    return to_window(sequence, settings.window, channels)
+
+
 def to_window(
     sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None = None
 ) -> Window | Unscorable:
@@ -55,8 +74,11 @@ def to_window(
     Missing values are interpolated over time between a channel's readings and held at the edges. ``max_missing`` is
     checked before that, per channel, over the part of the sequence in the window: without a grid as the share of
     samples without a value, with a grid as the share of time in which the channel is silent beyond its usual interval
-    (``_silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals. The result holds no NaN
-    or infinity and is zero from its length on.
+    (``_silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals, and says which hold. The
+    result holds no NaN or infinity and is zero from its length on.
+
+    The value of a channel that holds stays until its next reading, from the one that the sequence carries on; only what
+    lies before the first reading is missing, and gets that value.
     """
     try:
         n_points = _check(sequence, settings, channels)
@@ -64,7 +86,7 @@ def to_window(
             window = _pad(sequence.values[:n_points].T, settings.length)
             if np.isfinite(window.values).all():
                 return window
-        return _interpolated(sequence, settings, channels, n_points)
+        return _filled(sequence, settings, channels, n_points)
     except _RefusedError as refusal:
         return Unscorable(str(refusal))
 
@@ -86,7 +108,7 @@ def shown_share(settings: WindowSettings, n_samples: int, span_us: int) -> float
 def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None) -> int:
     """Return the largest number of points in the window; nothing is allocated by the length of time."""
     n_channels = sequence.values.shape[1]
-    if sequence.n_late:
+    if sequence.is_late:
         raise _RefusedError("late: all samples came later than sequences.allowed_lateness allows")
     if sequence.partial:
         raise _RefusedError("partial: the beginning of the sequence may not have been seen")
@@ -134,7 +156,7 @@ def _pad(values: npt.NDArray[np.floating], length: int) -> Window:
     return Window(padded, n_points)
 
 
-def _interpolated(
+def _filled(
     sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None, n_points: int
 ) -> Window:
     times = _since_start(sequence.times_us)
@@ -142,19 +164,39 @@ def _interpolated(
     shown_us = float(at[-1]) if settings.resample is not None or n_points <= settings.length else float(times[-1])
     has = np.isfinite(sequence.values)
     complete = has.all(axis=0)
-    values = np.empty((has.shape[1], len(at)))
+    n_channels = has.shape[1]
+    holds = np.array([channel.fill == "hold" for channel in channels or ()] or [False] * n_channels)
+    complete &= ~holds
+    values = np.empty((n_channels, len(at)))
     if complete.any():
         _check_missing(times, times, shown_us, settings, "(any)")
         values[complete] = _read(times, sequence.values[:, complete], at)
     for index in np.flatnonzero(~complete).tolist():
         name = channels[index].name if channels is not None else f"number {index}"
-        readings = times[has[:, index]]
+        readings, own = times[has[:, index]], sequence.values[has[:, index], index]
+        if holds[index]:
+            if not has[0, index] and sequence.carried is not None and np.isfinite(sequence.carried[index]):
+                readings, own = _carried_on(readings, own, sequence.carried[index], at)
+            _check_begun(times, readings, shown_us, settings, name)
+            values[index] = own[np.maximum(np.searchsorted(readings, at, side="right") - 1, 0)]
+            continue
         _check_missing(times, readings, shown_us, settings, name)
-        values[index] = np.interp(at, readings, sequence.values[has[:, index], index])
+        values[index] = np.interp(at, readings, own)
     window = _pad(values, settings.length)
     if not np.isfinite(window.values).all():
         raise _RefusedError("values too large for 32-bit numbers")
     return window
+
+
+def _carried_on(readings: _Times, values: FloatArray, carried: np.floating, at: _Times) -> tuple[_Times, FloatArray]:
+    """Return the readings of a channel that begins with the value ``carried``.
+
+    Where a channel's first own reading lies nearer to the first point than to the second one, that stands there: tags
+    that are sent one after the other would else begin each sequence with a value of the one before.
+    """
+    if len(readings) and len(at) > 1 and readings[0] < at[1] / 2:
+        return np.insert(readings[1:], 0, 0.0), values
+    return np.insert(readings, 0, 0.0), np.insert(values, 0, carried)
 
 
 def _read(times: _Times, values: npt.NDArray[np.floating], at: _Times) -> _Times:
@@ -198,6 +240,22 @@ def _check_missing(times: _Times, readings: _Times, shown_us: float, settings: W
         share, what = (n_shown - len(readings)) / n_shown, "of its samples are missing"
     else:
         share, what = _silent_share(readings, shown_us, settings.resample.period), "of the time without a reading"
+    _check_share(share, what, settings, name)
+
+
+def _check_begun(times: _Times, readings: _Times, shown_us: float, settings: WindowSettings, name: str) -> None:
+    """Refuse a channel that holds if too much of [0, ``shown_us``] lies before the first of its ``readings``."""
+    if not len(readings) or readings[0] > shown_us:
+        raise _RefusedError(f"channel {name} has no value in the sequence, nor before it")
+    if settings.resample is None:
+        shown = times[times <= shown_us]
+        share, what = float((shown < readings[0]).mean()), "of its samples lie before its first reading"
+    else:
+        share, what = float(readings[0]) / max(shown_us, 1.0), "of the time lies before its first reading"
+    _check_share(share, what, settings, name)
+
+
+def _check_share(share: float, what: str, settings: WindowSettings, name: str) -> None:
     if share > settings.max_missing:
         raise _RefusedError(
             f"channel {name}: {share:.0%} {what}, allowed are {settings.max_missing:.0%} (window.max_missing)"

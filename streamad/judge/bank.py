@@ -1,22 +1,87 @@
-"""Several models at once: each has its own micro-batcher, and all score in one thread."""
+"""Several models at once: a sequence's route chooses its model; each has a micro-batcher, all score in one thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.routing import Router
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.plugins import failure_of
 from streamad.ports import Clock
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.learning import RoutingSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Histogram
+
+_NAME = re.compile(NAME_PATTERN)
+_LONGEST = 64
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """``model`` is the default model, ``routing`` the config's ``models``; without it ``model`` is the only one."""
+
+    model: str
+    routing: RoutingSettings | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Router:
+        """Return the router of a config."""
+        return cls(settings.model.name, settings.models)
+
+    def name_for(self, routes: tuple[str, ...]) -> str | Unscorable:
+        """Return the name of the model for a sequence with these routes, or why it has none.
+
+        The name is ``model`` or ``model.value``, which are distinct: a value is not empty and begins with no dot.
+        """
+        routing = self.routing
+        if routing is None:
+            return self.model
+        if len(routes) > 1:
+            return Unscorable(f"two values of {routing.field}: {_shown(routes[0])} and {_shown(routes[1])}")
+        if not routes:
+            missing = Unscorable(f"no {routing.field} in its messages (models.missing is unscorable)")
+            return self.model if routing.missing == "default" else missing
+        (value,) = routes
+        if value in routing.values or routing.unknown == "own":
+            return self._own(value, routing)
+        if routing.unknown == "default":
+            return self.model
+        return Unscorable(f"{routing.field} {_shown(value)} is not among models.values (models.unknown is unscorable)")
+
+    def known_names(self) -> tuple[str, ...]:
+        """Return the models that the config names: the only one, or those of ``models.values``."""
+        if self.routing is None:
+            return (self.model,)
+        return tuple(f"{self.model}.{value}" for value in self.routing.values)
+
+    def _own(self, value: str, routing: RoutingSettings) -> str | Unscorable:
+        name = f"{self.model}.{value}"
+        if _NAME.fullmatch(value) and _NAME.fullmatch(name):
+            return name
+        return Unscorable(
+            f"{routing.field} {_shown(value)} cannot name a model: letters, digits, '.', '_' and '-' can, with no dot "
+            f"first and at most {_LONGEST - len(self.model) - 1} of them"
+        )
+
+
+def settings_for(settings: Settings, model: str) -> Settings:
+    """Return ``settings`` with ``model`` as the name of the model."""
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"name": model})})
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+
 
 RETRY_US = 10_000_000
 """A model that cannot be loaded is tried again after this long; its sequences are unscorable until then."""
@@ -31,7 +96,7 @@ class ModelBank:
     for all sequences that wait for the model; if it raises, sequences are unscorable with that reason, and it is
     called again after 10 s. ``on_new`` is called with every batcher before its first window. At most
     ``models.max_models`` values have a model, not counting the default one; those of the config and the ``existing``
-    models always fit. Satisfies ``Batchers``; use inside one running event loop.
+    models always fit. Use inside one running event loop.
     """
 
     def __init__(
@@ -67,14 +132,6 @@ class ModelBank:
         """
         for name in self._router.known_names():
             await self._loaded(name)
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the models seen so far."""
-        return tuple(self._batchers)
-
-    def batchers(self) -> Mapping[str, MicroBatcher]:
-        """Return a live view of the batchers by model name."""
-        return MappingProxyType(self._batchers)
 
     @property
     def is_idle(self) -> bool:
@@ -182,3 +239,7 @@ class ModelBank:
             raise
         except BaseException as error:  # the model is foreign code and may fail in any way
             raise DetectorError(f"model {name} cannot be loaded: {failure_of(error)}") from error
+
+
+Batchers: TypeAlias = ModelBank | MicroBatcher
+"""Chooses the batcher of each sequence: a bank by its route; a batcher is one model for all."""

@@ -146,10 +146,10 @@ def _box_cox_tail(scores: npt.NDArray[np.float64]) -> BoxCoxTail | None:
 
 def _fit(excesses: npt.NDArray[np.float64], mean: float) -> tuple[float, float]:
     """Return shape and scale by maximum likelihood; the exponential (0, mean) if that fails or has an end."""
-    from scipy.stats import genpareto  # noqa: PLC0415 - scipy.stats takes 0.75 s to import
-
     if len(excesses) < _MIN_FIT:
         return 0.0, mean
+    from scipy.stats import genpareto  # noqa: PLC0415 - scipy.stats takes 0.75 s to import
+
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from streamad.judge.bank import Batchers
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers
 from streamad.messages import ModelRef, Share, Verdict, packed_values
 from streamad.messages import Window as WindowMessage
 from streamad.settings.learning import LearningSettings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamad.ingest.windowing import Unscorable, to_window
-from streamad.judge.debts import Ledger
-from streamad.judge.explainer import Explainer
-from streamad.judge.scoring import Batchers, MicroBatcher, Scored
+from streamad.ingest.windowing import Unscorable, judged_window
+from streamad.judge.bank import Batchers
+from streamad.judge.explainer import Explainer, Ledger
+from streamad.judge.scoring import MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
 from streamad.messages import Window as WindowMessage
@@ -72,7 +72,7 @@ class Judge:
 
         The attribution of an alert is owed to the partition's ``ledger``; if that has no room, the alert waits for it.
         """
-        window = to_window(sequence, self._settings.window, self._channels) if refused is None else Unscorable(refused)
+        window = judged_window(sequence, self._settings, self._channels) if refused is None else Unscorable(refused)
         batcher = await self._batchers.batcher_for(sequence.routes)
         if isinstance(batcher, Unscorable):
             return JudgedSequence(unscorable(sequence, batcher, self._clock.now_us()))

@@ -8,21 +8,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Generic, ParamSpec, Protocol, TypeVar
+from hashlib import blake2b
+from typing import Generic, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from streamad.errors import DetectorError, StreamadError
-from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration, CalibrationMethod
-from streamad.judge.explanations.envelope import Envelope
-from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
+from streamad.judge.envelope import Envelope
 from streamad.judge.verdicts import Moments, moments_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plugins import contained, failure_of
@@ -32,6 +33,39 @@ from streamad.settings.plant_yaml import RunSettings
 from streamad.system.clock import pause
 from streamad.telemetry.metrics import Histogram
 from streamad.types import FloatArray, Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingIds:
+    """64-bit hashes, ascending; two different ids are taken for one in about one of 10^14 lookups among 100,000."""
+
+    hashes: npt.NDArray[np.uint64]
+    _known: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", frozenset(self.hashes.tolist()))
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> TrainingIds:
+        """Return those of ``ids``: "stream/sequence" (or ``id_with_start``) of recordings, verdict ids of the store."""
+        return cls(np.unique(np.array([_hash(name) for name in ids], dtype=np.uint64)))
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether ``name`` is among them."""
+        return _hash(name) in self._known
+
+
+def id_with_start(name: str, start: datetime) -> str:
+    """Return the training id of a sequence ``name`` ("stream/sequence") whose id the plant uses again."""
+    return f"{name} of {start.isoformat()}"
+
+
+NO_TRAINING_IDS = TrainingIds(np.empty(0, np.uint64))
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,8 +108,8 @@ class ModelInService:
     """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
 
     ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
-    ``envelope`` is of its training windows, None for versions of former releases; ``backend`` is what scores,
-    ``refused`` says in a line each which other backends must not.
+    ``envelope`` is of its training windows (None: of the reference windows); ``backend`` is what scores, ``refused``
+    says in a line each which other backends must not.
     """
 
     ref: ModelRef
@@ -91,7 +125,9 @@ class ModelInService:
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""
-        return any(name in self.training_ids for name in (verdict.verdict_id, f"{verdict.stream}/{verdict.sequence}"))
+        name = f"{verdict.stream}/{verdict.sequence}"
+        ids = (verdict.verdict_id, name, id_with_start(name, verdict.start_time))
+        return any(each in self.training_ids for each in ids)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,46 +143,6 @@ class Scored:
 class _Request:
     window: Window
     result: asyncio.Future[Scored]
-
-
-class Batchers(Protocol):
-    """Chooses the batcher of each sequence; a MicroBatcher is one model for all."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Return whether no batch is being scored."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """Return the models in service, for people."""
-        ...
-
-    @property
-    def models(self) -> tuple[ModelInService, ...]:
-        """Return the models in service."""
-        ...
-
-    @property
-    def durations(self) -> Histogram:
-        """Return the times in which batches were scored."""
-        ...
-
-    async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
-        """Return the batcher for a sequence with these routes (``FinishedSequence.routes``), or why there is none."""
-        ...
-
-    def flush(self) -> None:
-        """Score the windows that wait now without waiting for more."""
-        ...
-
-    async def close(self) -> None:
-        """Score all that was submitted, then end tasks and thread; safe to call twice."""
-        ...
-
-    def abandon(self) -> None:
-        """Abandon models that hang: nothing more is scored, and ``close`` waits for nothing."""
-        ...
 
 
 class Judging:
@@ -200,6 +196,7 @@ class MicroBatcher:
         durations: Histogram | None = None,
     ) -> None:
         settings = settings or RunSettings()
+        # Above 15 attributes: one queue, with the flags of its end (flush, close, abandon), which change together.
         self.durations = durations if durations is not None else Histogram()
         self.name = name or (model.ref.name if model is not None else "")
         self.learning: Callable[[], str] = lambda: NO_MODEL_YET

@@ -1,4 +1,4 @@
-"""The alert policy: from terms to a verdict, and from a verdict to alert, attribution and window message. Pure.
+"""The alert policy: from terms to a verdict, and from a verdict to alert and attribution, and their words. Pure.
 
 Shapes: K transformations, C channels.
 """
@@ -15,22 +15,53 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.attribution import Explanation
+from streamad.judge.attribution import Explanation, Segment
 from streamad.judge.calibration import Calibration, score_of
-from streamad.judge.explanations.segments import Segment
-from streamad.judge.explanations.words import phrase
 from streamad.messages import (
     NO_METHOD,
     Alert,
     Attribution,
     ChannelSegment,
     ChannelShare,
+    Direction,
     ModelRef,
     TermShare,
     Verdict,
 )
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, Window, from_us
+
+NAMED_SHARE = 0.05
+"""A channel with a smaller share of the score is not named as the reason."""
+NO_REASON = "no channel stands out"
+
+
+def phrase(  # noqa: PLR0917  reads as: this channel, in this unit, this much above, from here to there
+    channel: str, unit: str, size: float | None, direction: Direction, start: float, end: float
+) -> str:
+    """Return such as "temp_c 3.1 K above the band from 62 % to 80 %"; ``start`` and ``end`` are shares (0 to 1)."""
+    if size is None or direction == "shape":
+        what = "of unusual shape"
+    else:
+        what = f"{figure(size)} {unit} {direction} the band" if unit else f"{figure(size)} {direction} the band"
+    return f"{channel} {what} {place(start, end)}"
+
+
+def place(start: float, end: float) -> str:
+    """Return such as "from 62 % to 80 %"."""
+    first, last = round(100 * start), round(100 * end)
+    return f"at {first} %" if first == last else f"from {first} % to {last} %"
+
+
+def figure(value: float) -> str:
+    """Return a number with two significant digits."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value for people; it is never 0."""
+    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
+
 
 _MOST_LEADING = 3
 _LEADING_SHARE = 0.1
@@ -121,6 +152,8 @@ def make_alert(verdict: Verdict, settings: AlertSettings) -> Alert | None:
         false_alarm_rate=settings.false_alarm_rate,
         tail=verdict.tail,
         model=verdict.model,
+        n_merged=verdict.n_merged,
+        n_late=verdict.n_late,
         created_at=verdict.created_at,
     )
 
@@ -218,6 +251,8 @@ def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
         "start_time": from_us(sequence.start_us),
         "end_time": from_us(sequence.end_us),
         "n_samples": sequence.n_samples,
+        "n_merged": sequence.displaced,
+        "n_late": sequence.n_late,
         "created_at": from_us(now_us),
     }
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from streamad.errors import ConfigError, PluginError, Problem
-from streamad.judge.routing import Router
+from streamad.judge.bank import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.inliers import InlierStore, models_in
+from streamad.learn.store.bounds import bounds_of
+from streamad.learn.store.database import models_in
+from streamad.learn.store.inliers import InlierStore
 from streamad.plant import Plant
 from streamad.plugins import check_known, load, make_detector
 from streamad.ports import Detector
@@ -69,13 +71,15 @@ def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:
     except ConfigError as error:
         if "detector" in model.model_fields_set:
             raise
-        hint = f" of the default detector, {model.detector}: name the kind that it belongs to in model.detector"
-        raise ConfigError(
-            [
-                Problem(each.path, each.message + hint * each.message.startswith("unknown key"))
-                for each in error.problems
-            ]
-        ) from error
+        raise ConfigError([_of_default_detector(problem, model.detector) for problem in error.problems]) from error
+
+
+def _of_default_detector(problem: Problem, kind: str) -> Problem:
+    unknown, semicolon, near = problem.message.partition(";")
+    if not unknown.startswith("unknown key"):
+        return problem
+    hint = f" of the default detector, {kind}: name the kind that it belongs to in model.detector"
+    return Problem(problem.path, f"{unknown}{hint}{semicolon}{near}")
 
 
 def check_references(model: ModelSettings) -> None:
@@ -135,7 +139,7 @@ def store_for(plant: Plant, name: str | None = None) -> InlierStore:
         name or settings.model.name,
         channels=settings.channel_specs,
         window=settings.window,
-        settings=settings.learning,
+        bounds=bounds_of(settings.learning),
         clock=plant.clock,
     )
 

@@ -62,6 +62,8 @@ from streamad.messages.fields import (
     EndReason,
     EndTime,
     ModelRef,
+    NLate,
+    NMerged,
     NSamples,
     Origin,
     Reason,
@@ -72,8 +74,7 @@ from streamad.messages.fields import (
     Version,
     doc,
 )
-from streamad.messages.request import Request
-from streamad.messages.status import OpenSequence, Running, WorkerStatus
+from streamad.messages.status import OpenSequence, Request, Running, WorkerStatus
 
 _VALUE = np.dtype("<f4")
 NO_METHOD = "none"
@@ -104,6 +105,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="al
     false_alarm_rate: Annotated[float, doc("The configured rate: an alert is raised when p_value is at most this.")]
     tail: Annotated[Tail, TAIL]
     model: Annotated[ModelRef, MODEL]
+    n_merged: NMerged = 0
+    n_late: NLate = 0
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 
@@ -251,6 +254,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
             "empty if there is no window."
         ),
     ] = []
+    n_merged: NMerged = 0
+    n_late: NLate = 0
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 
@@ -271,19 +276,20 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="w
     model: Annotated[ModelRef | None, doc("Name and version of the model that judged; null if there was none yet.")]
     channels: Annotated[list[str], doc("Names of the channels, in the configured order: one row of values each.")]
     units: Annotated[list[str], doc("Units of the channels, in the same order.")]
-    length: Annotated[
-        int, doc("Points of the window that hold the sequence, without the padding and before any is left out.")
-    ]
-    step: Annotated[
-        int, doc("Every step-th point is kept, from the first; more than 1 if the message would be too large.")
-    ] = 1
+    length: Annotated[int, doc("Points of the window that hold the sequence, without the padding.")]
     values: Annotated[
         str,
         doc(
-            "Base64 of little-endian float32, one row for each channel of ceil(length / step) values in its unit. All "
-            "are finite: missing samples are filled in."
+            "Base64 of little-endian float32, one row for each channel of length values in its unit. All are finite: "
+            "missing samples are filled in."
         ),
     ]
+    part: Annotated[
+        int, doc("Number of this part, from 1. A window that is too large for one message of a topic has several.")
+    ] = 1
+    parts: Annotated[
+        int, doc("How many parts there are: their values, joined as text in order, are those of the window.")
+    ] = 1
     alerted: Annotated[bool, doc("Whether an alert was raised on the sequence.")]
     share: Annotated[
         Share | None,
@@ -320,22 +326,20 @@ def unpacked_curve(running: Running) -> npt.NDArray[np.float32]:
 
 
 def unpacked_values(window: Window) -> npt.NDArray[np.float32]:
-    """Return the values [C, ceil(length / step)] of ``window``. Raises ValueError if they do not fit the rest of it."""
+    """Return the values [C, length] of ``window``. Raises ValueError if they do not fit the rest of it."""
     try:
         content = b64decode(window.values, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"window {window.verdict_id}: its values are no base64 ({error})") from None
-    if window.length < 1 or window.step < 1:
-        sizes = f"length {window.length} and step {window.step}"
-        raise ValueError(f"window {window.verdict_id}: {sizes} must be at least 1")
-    n_points = -(-window.length // window.step)
-    n_wanted = len(window.channels) * n_points * _VALUE.itemsize
+    if window.length < 1:
+        raise ValueError(f"window {window.verdict_id}: length {window.length} must be at least 1")
+    n_wanted = len(window.channels) * window.length * _VALUE.itemsize
     if len(content) != n_wanted:
         raise ValueError(
             f"window {window.verdict_id}: its values are {len(content)} bytes, but {len(window.channels)} channels of "
-            f"{n_points} points take {n_wanted}"
+            f"{window.length} points take {n_wanted}"
         )
-    return np.frombuffer(content, dtype=_VALUE).astype(np.float32).reshape(len(window.channels), n_points)
+    return np.frombuffer(content, dtype=_VALUE).astype(np.float32).reshape(len(window.channels), window.length)
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="dead_letter"):
@@ -344,7 +348,12 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     origin: Annotated[Origin, ORIGIN]
     kind: Annotated[str, doc("A stable identifier to count and filter by.")]
     error: Annotated[str, doc("What was wrong, as text.")]
-    value: Annotated[bytes, doc("The record's original bytes, base64; cut if truncated is true.")]
+    value: Annotated[
+        bytes,
+        doc(
+            "The record's original bytes, base64; of an element of a list its message with it alone. Cut if truncated."
+        ),
+    ]
     key: Annotated[bytes | None, doc("The record's key, base64.")] = None
     truncated: Annotated[bool, doc("True if value holds only the beginning.")] = False
     size_bytes: Annotated[int, doc("Size of the original record in bytes.")]
@@ -434,7 +443,7 @@ class OutputRecord:
     message: Message
 
 
-def message_type(kind: type[Message]) -> str:
+def message_type(kind: type[msgspec.Struct]) -> str:
     """Return the value of ``type`` in messages of ``kind``."""
     return str(kind.__struct_config__.tag)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
@@ -15,8 +16,6 @@ from streamad.messages import (
     Attribution,
     ChannelSegment,
     Decision,
-    Event,
-    Message,
     Running,
     Verdict,
     Window,
@@ -24,8 +23,8 @@ from streamad.messages import (
 )
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-MOST_BYTES: Final = {"windows": 64 << 20, "attributions": 4 << 20}
-"""Longest message of a role that is decoded; of the others ``MOST_BYTES_ELSE``."""
+MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {Window: 64 << 20, Attribution: 4 << 20}
+"""Longest message of a kind that is decoded; of the others ``MOST_BYTES_ELSE``."""
 MOST_BYTES_ELSE: Final = 1 << 20
 _NAME_CHARACTERS = 1_000
 _TEXT_CHARACTERS = 4_000
@@ -43,35 +42,36 @@ def is_alert_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def accepted(message: Message) -> Message | None:
-    """Return what a page or a notice keeps of ``message``: long texts and lists cut; None if it is refused.
+def accepted(message: _T) -> _T:
+    """Return what a reader keeps of ``message``: dates in UTC, long texts and lists cut. Raises ValidationError.
 
-    Refused: ids that are none, dates that are none in UTC, numbers of samples beyond 64 bits, and all messages but
-    verdicts, alerts, attributions, windows and events.
+    Refused are ids that are none, dates that are none in UTC, whole numbers that are negative or beyond 64 bits, and
+    readings of an open sequence that do not rise or are too many.
     """
-    if isinstance(message, Event):
-        return _cut(_dated(message)) if _is_dated(message) else None
-    if not isinstance(message, Verdict | Alert | Attribution | Window):
-        return None
-    name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
-    if not is_alert_id(name) or not _is_dated(message):
-        return None
-    if not isinstance(message, Attribution) and not 0 <= message.n_samples <= _MOST_SAMPLES:
-        return None
-    kept = _cut(_dated(message))
-    return _within(kept) if isinstance(kept, Attribution) else kept
-
-
-def accepted_status(message: WorkerStatus | Running) -> WorkerStatus | Running | None:
-    """Return what the page keeps of a worker's status or readings; None if it is refused, as none of streamad's."""
-    if not _is_dated(message) or not _has_usual_numbers(message):
-        return None
+    try:
+        kept: Any = _dated(message)
+    except OverflowError:
+        raise msgspec.ValidationError("one of its dates is none in UTC") from None
+    if isinstance(message, Verdict | Alert | Attribution | Window):
+        name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
+        if not is_alert_id(name):
+            raise msgspec.ValidationError(f"its id {name[:80]!r} is none")
+    if not _has_usual_numbers(message):
+        raise msgspec.ValidationError("one of its whole numbers is negative or beyond 64 bits")
     if isinstance(message, Running):
         fits = all(len(getattr(message, name)) <= most for name, most in _MOST_CURVE.items())
-        rises = all(0 <= a <= b < _MOST_SECONDS for a, b in pairwise([0.0, *message.seconds]))
-        return _cut(_dated(message)) if fits and rises and message.n_samples > 0 else None
-    still_open = [_dated(each) for each in message.open if _is_dated(each) and _has_usual_numbers(each)]
-    return _cut(_dated(msgspec.structs.replace(message, open=still_open, verdicts=_of_decisions(message.verdicts))))
+        if not fits or not _rises(message.seconds) or message.n_samples == 0:
+            raise msgspec.ValidationError("its readings do not rise, or are none or too many")
+    if isinstance(kept, Attribution):
+        kept = msgspec.structs.replace(kept, segments=[_segment(each) for each in kept.segments])
+    elif isinstance(kept, WorkerStatus):
+        still_open = [_dated(each) for each in kept.open if _is_dated(each) and _has_usual_numbers(each)]
+        kept = msgspec.structs.replace(kept, open=still_open, verdicts=_of_decisions(kept.verdicts))
+    return cast("_T", _cut(kept))
+
+
+def _rises(seconds: list[float]) -> bool:
+    return all(0 <= a <= b < _MOST_SECONDS for a, b in pairwise([0.0, *seconds]))
 
 
 def _has_usual_numbers(message: msgspec.Struct) -> bool:
@@ -100,9 +100,9 @@ def _dated(message: _T) -> _T:
     dates = {
         name: value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         for name, value in given
-        if isinstance(value, datetime)
+        if isinstance(value, datetime) and value.tzinfo is not UTC
     }
-    return msgspec.structs.replace(message, **dates)
+    return msgspec.structs.replace(message, **dates) if dates else message
 
 
 def _cut(message: _T) -> _T:
@@ -110,11 +110,13 @@ def _cut(message: _T) -> _T:
     cut: dict[str, Any] = {}
     for name in message.__struct_fields__:
         value = getattr(message, name)
-        if isinstance(value, str) and name not in _KEPT:
-            cut[name] = value[: _TEXT_CHARACTERS if name in _TEXTS else _NAME_CHARACTERS]
+        if isinstance(value, str):
+            most = _TEXT_CHARACTERS if name in _TEXTS else _NAME_CHARACTERS
+            if len(value) > most and name not in _KEPT:
+                cut[name] = value[:most]
         elif isinstance(value, list):
             cut[name] = [_cut_part(each) for each in value[: _MOST_PARTS.get(name)]]
-    return msgspec.structs.replace(message, **cut)
+    return msgspec.structs.replace(message, **cut) if cut else message
 
 
 def _cut_part(part: Any) -> Any:
@@ -123,12 +125,8 @@ def _cut_part(part: Any) -> Any:
     return part[:_NAME_CHARACTERS] if isinstance(part, str) else part
 
 
-def _within(attribution: Attribution) -> Attribution:
-    """Return ``attribution`` with segments that lie within the sequence."""
-    return msgspec.structs.replace(attribution, segments=[_segment(each) for each in attribution.segments])
-
-
 def _segment(segment: ChannelSegment) -> ChannelSegment:
+    """Return ``segment`` as it lies within its sequence."""
     start, end = sorted(min(max(share, 0.0), 1.0) for share in (segment.start, segment.end))
     size = segment.size if segment.size is None or math.isfinite(segment.size) else None
     return msgspec.structs.replace(segment, start=start, end=end, size=size)

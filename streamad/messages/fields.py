@@ -10,7 +10,19 @@ import msgspec
 SCHEMA_VERSION = 2
 
 EndReason = Literal[
-    "marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input", "late"
+    "marker",
+    "change",
+    "gap",
+    "length",
+    "restart",
+    "while",
+    "begin",
+    "table",
+    "max_duration",
+    "max_samples",
+    "memory",
+    "end_of_input",
+    "late",
 ]
 
 
@@ -34,6 +46,10 @@ Reason = Annotated[EndReason, doc("Why the sequence ended.")]
 StartTime = Annotated[Time, doc("Event time of its first sample (RFC 3339, UTC).")]
 EndTime = Annotated[Time, doc("Event time of its last sample (RFC 3339, UTC).")]
 NSamples = Annotated[int, doc("Number of samples (distinct times).")]
+NMerged = Annotated[
+    int, doc("Samples of it that replaced a different value of the same channel and time: those values are lost.")
+]
+NLate = Annotated[int, doc("Samples of it that came too late, before its end: they are not judged.")]
 CreatedAt = Annotated[Time, doc("When this message was made (RFC 3339, UTC).")]
 Version = Annotated[int, doc("Version of this schema.")]
 SCORE = doc("Sum of the model's K terms, without unit; higher is more anomalous. Comparable only within one model.")

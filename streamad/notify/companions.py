@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from streamad.errors import StreamadError
 from streamad.messages import Attribution, Window
-from streamad.messages.accepting import accepted
-from streamad.outputs.reading import place_of, received, subscription_of
+from streamad.outputs.reader import Decoder, Reader
+from streamad.outputs.reading import place_of, subscription_of
 from streamad.plant import Plant
-from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 
+Kept = Literal["attributions", "windows"]
 _RETRY_S = 5.0
 _MOST_BYTES: Final = {"attributions": 32 << 20, "windows": 64 << 20}
-_MOST_OF_ONE = 8 << 20
+_KINDS: Final[dict[Kept, Decoder[Any]]] = {"attributions": Decoder((Attribution,)), "windows": Decoder((Window,))}
 _OVERHEAD = 300
 """Bytes that a message takes in memory beside its content."""
 _M = TypeVar("_M", Attribution, Window)
-Kept = Literal["attributions", "windows"]
-
-
-class _Id(msgspec.Struct):
-    type: str = ""
-    alert_id: str = ""
-    verdict_id: str = ""
 
 
 class Companions:
@@ -60,22 +53,14 @@ class Companions:
     async def _read(self) -> None:
         start = "earliest" if self._role == "attributions" else "latest"
         subscription = subscription_of(self._plant, self._role, {"start": start}, is_patient=True)
-        async with received(subscription) as messages:
-            async for message in messages:
-                if message.problem is None:
-                    self.put(message.value)
+        async with Reader(subscription, _KINDS[self._role]) as messages:
+            async for one in messages:
+                self._put(one.message)
 
-    def put(self, value: bytes) -> None:
-        """Keep a message; the oldest ones go."""
-        if len(value) > _MOST_OF_ONE:
-            return
-        try:
-            head = decode_json(value, _Id)
-        except msgspec.DecodeError:
-            return
-        if head.type != ("attribution" if self._role == "attributions" else "window"):
-            return
-        name = head.alert_id or head.verdict_id
+    def _put(self, message: Attribution | Window) -> None:
+        """Keep a message, packed; the oldest ones go."""
+        name = message.alert_id if isinstance(message, Attribution) else message.verdict_id
+        value = msgspec.json.encode(message)
         if (former := self._found.pop(name, None)) is not None:
             self._n_bytes -= len(former) + _OVERHEAD
         self._found[name] = value
@@ -99,10 +84,4 @@ class Companions:
                 if left := [other for other in self._awaited.pop(name, ()) if other is not came]:
                     self._awaited[name] = left
         value = self._found.get(name)
-        if value is None:
-            return None
-        try:
-            found = accepted(decode_json(value, kind))
-        except msgspec.DecodeError:
-            return None
-        return found if isinstance(found, kind) else None
+        return None if value is None else msgspec.json.decode(value, type=kind)

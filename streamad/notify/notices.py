@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from streamad.judge.explanations.words import place
+from streamad.judge.verdicts import place
 from streamad.messages import Alert, Attribution
 from streamad.notify.bodies import AlertBody, AlertData, Body, DigestBody, DigestData, DigestItem, TestBody, TestData
 from streamad.notify.policy import MOST_STREAMS, Batch

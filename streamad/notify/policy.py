@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 
 from streamad.messages import Alert
-from streamad.settings.notify import ReceiverSettings
+from streamad.settings.outputs import ReceiverSettings
 
 MOST_SHOWN = 5
 """Alerts of a digest that are in it with their reasons; the others are counted."""

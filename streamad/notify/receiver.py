@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, cast
-
-import msgspec
+from typing import Any
 
 from streamad.errors import UsageError
-from streamad.messages import Alert, Attribution
-from streamad.messages.accepting import accepted
+from streamad.messages import Alert, Attribution, Verdict
 from streamad.notify.companions import Companions
-from streamad.notify.ledger import Ledger
 from streamad.notify.notices import Item, Notice
 from streamad.notify.picturing import Picturing
 from streamad.notify.policy import Batch, Policy
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender, deliver
 from streamad.notify.undelivered import Undelivered
+from streamad.outputs.reader import Decoder, Reader, Unreadable
 from streamad.outputs.reading import subscription_of
 from streamad.plant import Plant
-from streamad.ports import HoldingSubscription, StoredMessage
+from streamad.ports import HoldingSubscription
 from streamad.safe_text import described, one_line
-from streamad.settings.notify import ReceiverSettings
+from streamad.settings.outputs import ReceiverSettings
 from streamad.system.tasks import look_at
-from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.types import from_us
 
 ATTRIBUTION_WAIT_S = 10.0
 """So long after an alert was read its notice waits for the reasons."""
-_MOST_BYTES = 1 << 20
 _LONGEST_GROUP = 64
 
 
@@ -44,10 +38,6 @@ def group_of(plant: str, receiver: str) -> str:
         return name
     short = blake2b(name.encode(), digest_size=6).hexdigest()
     return f"streamad.{plant[:16]}.notify.{receiver[:16]}.{short}"
-
-
-class _Head(msgspec.Struct):
-    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +62,25 @@ class Receiver:
         self._policy = Policy(settings)
         self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
         self._sending = asyncio.Lock()
-        self._n_skipped = 0
+        self._has_skipped = False
         wanted = {"group": group_of(plant.settings.name, settings.name), "start": settings.start}
         subscription = subscription_of(plant, "alerts", wanted, is_patient=True)
         if not isinstance(subscription, HoldingSubscription):
             raise UsageError("notices need alerts in a file or a topic of Kafka (sinks.alerts)")
-        self._subscription = subscription
-        subscription.hold()
-        self._ledger = Ledger(subscription.release)
+        alerts = Decoder((Alert, Verdict))  # verdicts are of what could not be judged
+        self._messages = Reader(subscription, alerts, on_unreadable=self._skip, ahead=True)
         self._work: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Send notices until ``stop``; it ends when the receiver wants no more. Raises SourceError."""
         self._work = asyncio.current_task()
+        try:
+            async with self._messages:
+                await self._read_and_send()
+        finally:
+            await self._sender.close()
+
+    async def _read_and_send(self) -> None:
         tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -98,8 +94,6 @@ class Receiver:
             await asyncio.wait(tasks)
             for task in tasks:
                 look_at(task)
-            await self._subscription.close()
-            await self._sender.close()
 
     async def stop(self, within_s: float) -> None:
         """End ``run``, after the try that is under way, or ``within_s``."""
@@ -114,41 +108,23 @@ class Receiver:
             self._work.cancel()
 
     async def _read(self) -> None:
-        messages: AsyncIterator[StoredMessage] = self._subscription.messages()
-        try:
-            async for message in messages:
-                number = self._ledger.read()
-                alert = self._alert_in(message)
-                if alert is None or not self._policy.wants(alert):
-                    self._ledger.done([number])
+        while batch := await self._messages.arrived():
+            for one in batch:
+                if not isinstance(one.message, Alert) or not self._policy.wants(one.message):
+                    self._messages.done([one.number])
                     continue
-                self._policy.add(alert, number, _now_s())
+                self._policy.add(one.message, one.number, _now_s())
                 self._has_news.set()
                 while self._policy.is_full:
                     self._has_room.clear()
                     await self._has_room.wait()
-        finally:
-            await cast("Any", messages).aclose()
 
-    def _alert_in(self, message: StoredMessage) -> Alert | None:
-        """Return the alert of ``message``; None, with a warning, for what no monitor writes."""
-        why = message.problem
-        if why is None and len(message.value) > _MOST_BYTES:
-            why = f"it is longer than {_MOST_BYTES} bytes"
-        if why is None:
-            try:
-                if decode_json(message.value, _Head).type == "verdict":  # those that could not be judged
-                    return None
-                found = accepted(decode_json(message.value, Alert))
-                if isinstance(found, Alert):
-                    return found
-                why = "its id or its dates are none"
-            except msgspec.DecodeError as error:
-                why = str(error)
-        self._n_skipped += 1
-        if self._n_skipped == 1:
-            get_logger().warning("skipped what is no alert", receiver=self._settings.name, place=message.place, why=why)
-        return None
+    def _skip(self, unreadable: Unreadable) -> None:
+        """Warn of the first line that no monitor writes."""
+        if not self._has_skipped:
+            place, why = unreadable
+            get_logger().warning("skipped what is no alert", receiver=self._settings.name, place=place, why=why)
+        self._has_skipped = True
 
     async def _send_all(self) -> None:
         while True:
@@ -161,7 +137,7 @@ class Receiver:
                         await self._has_news.wait()
                 continue
             await self._tell(batch)
-            self._ledger.done(batch.numbers)
+            self._messages.done(batch.numbers)
 
     async def _tell(self, batch: Batch) -> None:
         """Send the notice of ``batch``, or say that it could not be made. Raises ReceiverGone."""

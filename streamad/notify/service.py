@@ -21,7 +21,7 @@ from streamad.notify.webhook import WebhookSender
 from streamad.outputs.reading import place_of
 from streamad.plant import Plant
 from streamad.settings.fields import SecretSource
-from streamad.settings.notify import ReceiverSettings
+from streamad.settings.outputs import ReceiverSettings
 from streamad.system.tasks import look_at
 from streamad.types import from_us
 

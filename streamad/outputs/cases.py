@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 
 import numpy as np
 
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import shown_share
 from streamad.judge.calibration import Calibration, certifiable_rate
-from streamad.judge.explanations.envelope import Clock, Envelope
+from streamad.judge.envelope import Clock, Envelope
 from streamad.learn.parts import registry_of
 from streamad.messages import Attribution, ModelRef, unpacked_values
 from streamad.messages import Window as WindowMessage
@@ -55,8 +55,7 @@ class Normals:
 
     def __init__(self, plant: Plant) -> None:
         self._registry = registry_of(plant)
-        self._found: dict[ModelRef, _Version] = {}  # the one asked for last is the last
-        self._lock = threading.Lock()
+        self._version = lru_cache(_MOST_VERSIONS)(self._read)
 
     def of(self, facts: Facts) -> Normal:
         """Return what the version that judged knows; never raises StreamadError."""
@@ -77,21 +76,12 @@ class Normals:
             return Normal(missing=f"model {model.name} {model.version} cannot be read any more, so {gone}: {error}")
         return Normal(version.envelope, version.channels, calibration)
 
-    def _version(self, model: ModelRef) -> _Version:
-        """Return a version as it was read. Raises StreamadError."""
-        with self._lock:
-            version = self._found.pop(model, None)
-            if version is not None:
-                self._found[model] = version
-                return version
+    def _read(self, model: ModelRef) -> _Version:
+        """Read a version. Raises StreamadError."""
         name, number = model.name, model.version
         channels = tuple(channel.name for channel in self._registry.manifest(name, number).channels)
         envelope, terms = self._registry.envelope(name, number), self._registry.calibration_terms(name, number)
-        with self._lock:
-            version = self._found[model] = _Version(envelope, channels, terms, {})
-            while len(self._found) > _MOST_VERSIONS:
-                del self._found[next(iter(self._found))]
-        return version
+        return _Version(envelope, channels, terms, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +132,7 @@ def courses_of_message(message: WindowMessage, facts: Facts, settings: Settings)
     if not channels or not np.isfinite(values).all():
         what = "it has no channels" if not channels else "a value is not finite"
         raise ValueError(f"window {message.verdict_id}: {what}")
-    return Courses(channels, values, message.length, message.step, shown_of(facts, settings))
+    return Courses(channels, values, message.length, shown=shown_of(facts, settings))
 
 
 def courses_of_window(window: Window, facts: Facts, settings: Settings) -> Courses:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from streamad.errors import UsageError
-from streamad.messages import Message, Role, message_types
+from streamad.messages import Feedback, Message, Request, Role
+from streamad.messages.accepting import accepted
+from streamad.outputs.marks.place import feedback_subscription
+from streamad.outputs.marks.rules import feedback_problem
+from streamad.outputs.reader import Decoder, Reader, Unreadable
 from streamad.plant import Plant
 from streamad.plugins import available, connect_subscription, load, split_url
-from streamad.ports import EndingSubscription, StoredMessage, Subscription
+from streamad.ports import EndingSubscription, Subscription
 from streamad.safe_text import masked, visible
-from streamad.settings.places import file_path, urls_of
-from streamad.system.untrusted_json import decode_json
+from streamad.settings.places import file_path, place_key, urls_of
+from streamad.system.output_files import output_files
 
 M = TypeVar("M", bound=Message)
-
-
-class Former(NamedTuple):
-    """A message of a former release, which has no type: its id, its schema and its place."""
-
-    id: str
-    schema_version: int
-    place: str
-
-
-class _Head(msgspec.Struct):
-    type: str | None = None
-    schema_version: int = 0
-    alert_id: str | None = None
-    verdict_id: str | None = None
 
 
 def readable_urls(plant: Plant, role: Role) -> tuple[str, ...]:
@@ -41,7 +28,8 @@ def readable_urls(plant: Plant, role: Role) -> tuple[str, ...]:
 
     There is none without a sink or with a terminal as sink; events have two if a learner writes its own to a file.
     """
-    return tuple(url for url in urls_of(plant.settings, role) if split_url(url)[0] in available("subscriptions"))
+    urls = (plant.settings.marks,) if role == "feedback" else urls_of(plant.settings, role)
+    return tuple(url for url in urls if split_url(url)[0] in available("subscriptions"))
 
 
 def subscription_of(
@@ -59,6 +47,8 @@ def subscription_of(
     for without a warning. ``is_exclusive``: for one reader of the group at a time, if the place lets several read.
     Raises PluginError, ConfigError, SourceError.
     """
+    if role == "feedback":
+        return feedback_subscription(plant, **wanted)
     settings = plant.settings
     scheme, rest, in_url = split_url(urls_of(settings, role)[0] if url is None else url)
     taken = load("subscriptions", scheme).options_model.model_fields
@@ -84,58 +74,48 @@ def is_there(plant: Plant, role: Role) -> bool:
 
 def _is_there(plant: Plant, url: str) -> bool:
     path = file_path(url)
-    return path is None or os.path.lexists(plant.base_dir / path)
+    return path is None or bool(output_files(plant.base_dir / path))
 
 
-async def stored(
-    plant: Plant, role: Role, kinds: tuple[type[M], ...], is_wanted: Callable[[str], bool] = lambda _: True
-) -> AsyncIterator[M | Former]:
-    """Yield the messages of ``kinds`` that the places of ``role`` hold now, and those of former releases.
+def accepted_by(plant: Plant) -> Callable[[M], M]:
+    """Return the check of what a reader of ``plant`` takes: of marks and requests the learner's own.
 
-    One place after the other: ``readable_urls``. Only those whose id ``is_wanted``, "" if they have none. Nothing from
-    a place that does not exist or cannot be read; lines that are no messages are skipped. Raises SourceError.
+    It raises msgspec.ValidationError.
     """
-    by_name = {name: kind for name, kind in message_types().items() if kind in kinds}
+
+    def check(message: M) -> M:
+        if not isinstance(message, Feedback | Request):
+            return accepted(message)
+        latest_us = plant.clock.now_us() + plant.settings.decode.max_clock_skew
+        if (problem := feedback_problem(message, latest_us)) is not None:
+            raise msgspec.ValidationError(problem)
+        return message
+
+    return check
+
+
+async def present(
+    plant: Plant,
+    role: Role,
+    kinds: tuple[type[M], ...],
+    *,
+    is_wanted: Callable[[str], bool] | None = None,
+    on_unreadable: Callable[[Unreadable], None] = lambda _: None,
+) -> AsyncIterator[M]:
+    """Yield the messages of ``kinds`` that the places of ``role`` hold now, one place after the other.
+
+    ``is_wanted``, ``on_unreadable``: as ``Decoder`` and ``Reader`` have them. Nothing comes from a place that does not
+    exist. Raises SourceError, and UsageError for a place whose messages have no end.
+    """
+    decoder = Decoder(kinds, accept=accepted_by(plant), is_wanted=is_wanted)
     for url in readable_urls(plant, role):
         if not _is_there(plant, url):
             continue
         subscription = subscription_of(plant, role, {"start": "earliest"}, url=url)
         if not isinstance(subscription, EndingSubscription):
             place = visible(masked(url.partition("?")[0]))
-            raise UsageError(f"the messages of {place} (sinks.{role}) have no end, so they cannot be read")
+            raise UsageError(f"the messages of {place} ({place_key(role)}) have no end, so they cannot be read")
         subscription.end_with_present()
-        async with received(subscription) as messages:
-            async for message in messages:
-                if message.problem is not None:
-                    continue
-                found = _decoded(message.value, by_name, is_wanted, message.place)
-                if found is not None:
-                    yield found
-
-
-@asynccontextmanager
-async def received(subscription: Subscription) -> AsyncIterator[AsyncIterator[StoredMessage]]:
-    """Yield the messages of ``subscription``, which is closed in the end."""
-    messages = subscription.messages()
-    try:
-        yield messages
-    finally:
-        if isinstance(messages, AsyncGenerator):
-            await messages.aclose()
-        await subscription.close()
-
-
-def _decoded(
-    value: bytes, by_name: dict[str, type[M]], is_wanted: Callable[[str], bool], place: str
-) -> M | Former | None:
-    try:
-        head = decode_json(value, _Head)
-        name = head.alert_id or head.verdict_id or ""
-        if not is_wanted(name):
-            return None
-        if head.type is None:
-            return Former(name, head.schema_version, place) if name else None
-        kind = by_name.get(head.type)
-        return None if kind is None else decode_json(value, kind)
-    except msgspec.DecodeError:
-        return None
+        async with Reader(subscription, decoder, on_unreadable=on_unreadable) as messages:
+            async for one in messages:
+                yield one.message

@@ -29,7 +29,7 @@ def learning_of(plant: Plant) -> LearningSettings:
     """Return the config's learning section. Raises UsageError if it has none."""
     if plant.settings.learning is None:
         raise UsageError(
-            "the config has no section learning: without it nothing is stored, nothing retrains, and no marks are read"
+            "the config has no section learning: without it nothing is stored and nothing retrains: write learning: {}"
         )
     return plant.settings.learning
 
@@ -68,10 +68,10 @@ def one_model(plant: Plant, model: str | None) -> str:
 
 
 def open_store(plant: Plant, model: str) -> InlierStore:
-    """Return the opened store of a model. Raises UsageError, StoreError."""
+    """Return the store of a model, opened to be read. Raises UsageError, StoreError."""
     learning_of(plant)
     store = store_for(plant, model)
-    store.open()
+    store.open_to_read()
     return store
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration
-from streamad.judge.explanations.envelope import Band, Clock, Envelope
+from streamad.judge.envelope import Band, Clock, Envelope
 from streamad.messages import Attribution, ChannelSegment
 from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
@@ -29,7 +29,7 @@ _NAME_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Courses:
-    """The judged window: ``values`` float32 [C, m], every ``step``-th of its ``length`` points, without the padding.
+    """The judged window: ``values`` float32 [C, length], without the padding.
 
     ``shown``: the share of the sequence's time that the window holds (``shown_share``).
     """
@@ -37,7 +37,6 @@ class Courses:
     channels: tuple[ChannelSpec, ...]
     values: FloatArray
     length: int
-    step: int = 1
     shown: float = 1.0
 
 
@@ -51,9 +50,9 @@ class NormalCourse(NamedTuple):
     highest: Course
 
     @classmethod
-    def of(cls, band: Band, channel: int, step: int = 1) -> NormalCourse:
-        """Return those of a channel in a band, at every ``step``-th point."""
-        return cls(*(side[channel, ::step] for side in (band.low, band.middle, band.high, band.lowest, band.highest)))
+    def of(cls, band: Band, channel: int) -> NormalCourse:
+        """Return those of a channel in a band."""
+        return cls(*(side[channel] for side in (band.low, band.middle, band.high, band.lowest, band.highest)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,14 +150,12 @@ def picture_of(
     shown_s = facts.span_s * courses.shown
     is_timed = shown_s > 0
     is_aligned = clock == "aligned" and shown_clock is not None
-    points = np.arange(courses.values.shape[1], dtype=np.float64) * courses.step
+    points = np.arange(courses.length, dtype=np.float64)
     extent = 100 * courses.shown if is_aligned else shown_s
     at: Course = points * (extent / max(1, courses.length - 1)) if is_timed or is_aligned else points
     said = list(notes)
     if shown_band is not None and np.isnan(shown_band.middle[:, -1]).any():
         said.append("its end has no normal band: no training sequence is so long")
-    if courses.step > 1:
-        said.append(f"every {_ordinal(courses.step)} of {courses.length} points is drawn: the message kept no more")
     if courses.shown < 0.999:
         said.append(f"the judged window holds the first {100 * courses.shown:.0f} % of the sequence")
     return Picture(
@@ -193,17 +190,9 @@ def _order(courses: Courses, shares: dict[str, float], band: Band | None) -> lis
         return sorted(indexes, key=lambda index: -shares.get(courses.channels[index].name, 0.0))
     if band is None:
         return indexes
-    deviations = _thinned(band, courses.step).deviation(courses.values)
+    deviations = band.deviation(courses.values)
     order: list[int] = np.argsort(-deviations, kind="stable").tolist()
     return order
-
-
-def _thinned(band: Band, step: int) -> Band:
-    """Return the band at every ``step``-th point."""
-    if step == 1:
-        return band
-    names = ("low", "middle", "high", "bottom", "top", "lowest", "highest")
-    return replace(band, **{name: getattr(band, name)[:, ::step] for name in names})
 
 
 def _n_panels(courses: Courses, order: list[int], shares: dict[str, float]) -> int:
@@ -224,7 +213,7 @@ def _panel(
         channel.unit,
         courses.values[index].astype(np.float64),
         shares.get(channel.name),
-        None if band is None else NormalCourse.of(band, index, courses.step),
+        None if band is None else NormalCourse.of(band, index),
         tuple(each for each in segments if each.channel == channel.name),
     )
 
@@ -240,8 +229,3 @@ def _others(channels: Sequence[ChannelSpec], shares: dict[str, float]) -> str:
 
 def _with_share(name: str, share: float | None) -> str:
     return name if share is None or share < 0.005 else f"{name} {100 * share:.0f} %"
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
-    return f"{number}{ending}"

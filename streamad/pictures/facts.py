@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from streamad.judge.explanations.words import figure, p_text, phrase
+from streamad.judge.verdicts import NAMED_SHARE, figure, p_text, phrase
 from streamad.messages import (
     NO_METHOD,
     Alert,
@@ -21,10 +21,10 @@ from streamad.messages import (
 
 MARKS = {"above": "▲", "below": "▼", "shape": "◆"}
 """The sign of each direction: no meaning is carried by colour alone."""
-_NAMED_SHARE = 0.05
 _NAMED = 3
 _UNIT = 16  # characters of a unit
 _NAME = 60
+_COUNTED_FROM = 1970
 _FINE_S = 10.0  # shorter sequences have times in milliseconds
 _SAID = {
     "normal": "normal",
@@ -53,6 +53,8 @@ class Facts:
     rate: float | None = None
     model: ModelRef | None = None
     detail: str | None = None
+    n_merged: int = 0
+    n_late: int = 0
 
     @classmethod
     def of(cls, message: Alert | Verdict, rate: float | None = None) -> Facts:
@@ -73,6 +75,8 @@ class Facts:
             rate=message.false_alarm_rate if isinstance(message, Alert) else rate,
             model=message.model,
             detail=None if isinstance(message, Alert) else message.detail,
+            n_merged=message.n_merged,
+            n_late=message.n_late,
         )
 
     @property
@@ -110,7 +114,7 @@ def finding(facts: Facts, attribution: Attribution | None, most: int | None = No
         name = cut(first.channel, most or len(first.channel))
         why = phrase(name, first.unit, first.size, first.direction, first.start, first.end)
     elif attribution is not None:
-        named = [each for each in attribution.channels[:_NAMED] if each.share >= _NAMED_SHARE]
+        named = [each for each in attribution.channels[:_NAMED] if each.share >= NAMED_SHARE]
         if named:
             why = "because of " + ", ".join(
                 f"{cut(each.channel, most or len(each.channel))} {100 * each.share:.0f} %" for each in named
@@ -141,16 +145,35 @@ def score_line(facts: Facts) -> str:
     return "   ".join(parts)
 
 
+def is_counted(at: datetime) -> bool:
+    """Return whether a time counts from a start: a sequence with relative times has no date, and begins in 1970."""
+    return at.year == _COUNTED_FROM
+
+
+def elapsed(at: datetime) -> str:
+    """Return a time that counts from a start: 0:09:45, or 0:00:01.580."""
+    seconds = (at - datetime(_COUNTED_FROM, 1, 1, tzinfo=UTC)).total_seconds()
+    whole = f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}"
+    return f"{whole}:{seconds % 60:06.3f}" if seconds % 1 else f"{whole}:{int(seconds) % 60:02d}"
+
+
 def when(facts: Facts) -> str:
-    """Return start, end and length in words."""
+    """Return start, end, length, and what was lost, in words."""
+    n = ", ".join(["1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples", *_lost(facts)])
     start, end = facts.start_time, facts.end_time
+    if is_counted(start):
+        return f"{elapsed(start)} to {elapsed(end)} since the start of its clock, {n}"
     first, last = f"{start:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S}"
     if facts.span_s < _FINE_S:
         first, last = (f"{text}.{at.microsecond // 1000:03d}" for text, at in ((first, start), (last, end)))
     if start.date() == end.date():
         last = last.partition(" ")[2]
-    n = "1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples"
     return f"{first} to {last} UTC, {n}"
+
+
+def _lost(facts: Facts) -> list[str]:
+    parts = [f"{facts.n_merged} displaced by another of their time"] * bool(facts.n_merged)
+    return parts + [f"{facts.n_late} too late"] * bool(facts.n_late)
 
 
 def departure(segment: ChannelSegment) -> str:

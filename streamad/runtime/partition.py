@@ -1,9 +1,10 @@
-"""One partition in the pipeline: its idle time, its sequences in flight, and the outputs of its next commit."""
+"""One partition in the pipeline: its idle time, sequences in flight and debts, and the outputs of its next commit."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, auto
 from typing import Any
@@ -12,13 +13,81 @@ import msgspec
 
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.judge.explainer import Explainer, Ledger
 from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import JudgedSequence
+from streamad.judge.verdicts import unexplained
 from streamad.messages import Attribution, DeadLetter, Event, LateRecord, OutputRecord
 from streamad.partition_progress import Debt, Progress, ProgressUpdate, unchanged
-from streamad.runtime.payments import Payments
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 
+
+class Payments:
+    """Pays the debts of a partition, each once: from the commit of its alert to that of its attribution.
+
+    Without an ``explainer`` (nobody wants attributions any more) debts of a former run are paid without reasons.
+    ``on_made`` is called whenever an attribution is ready.
+    """
+
+    def __init__(
+        self, ledger: Ledger, explainer: Explainer | None, on_made: Callable[[asyncio.Task[Any]], None]
+    ) -> None:
+        self.ledger = ledger
+        self._explainer = explainer
+        self._on_made = on_made
+        self._making: dict[str, tuple[Debt, asyncio.Task[Attribution]]] = {}
+        self._ready: list[Attribution] = []
+
+    @property
+    def owes(self) -> int:
+        """Return how many committed alerts have no attribution that was taken to be committed."""
+        return len(self._making)
+
+    @property
+    def are_settled(self) -> bool:
+        """Return whether no attribution is being made or ready."""
+        return not self._making and not self._ready
+
+    @property
+    def are_ready(self) -> bool:
+        """Return whether an attribution can be committed."""
+        return bool(self._ready) or any(task.done() for _, task in self._making.values())
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks that make attributions."""
+        return [task for _, task in self._making.values()]
+
+    def take_up(self, debts: Iterable[Debt]) -> None:
+        """Begin to make the attributions of committed ``debts``."""
+        for debt in debts:
+            if self._explainer is None:
+                self._ready.append(unexplained(debt.alert, "attributions were switched off before it was made"))
+                continue
+            task = asyncio.create_task(self._explainer.attribution_of(debt))
+            task.add_done_callback(self._on_made)
+            self._making[debt.alert.alert_id] = debt, task
+
+    def take(self) -> list[Attribution]:
+        """Return the attributions that are ready, and forget their debts: they are about to be committed."""
+        for name in [name for name, (_, task) in self._making.items() if task.done()]:
+            self._ready.append(self._making.pop(name)[1].result())
+        ready, self._ready = self._ready, []
+        return ready
+
+    def give_up(self, *, why: str | None) -> None:
+        """Make no more attributions: the rest stays owed, or ends with the reason ``why``."""
+        for name, (debt, task) in list(self._making.items()):
+            if task.done():
+                continue
+            task.cancel()
+            del self._making[name]
+            if why is not None:
+                self._ready.append(unexplained(debt.alert, why))
+
+
+SPLIT = "stream seen in two partitions: its samples are split between them; check the message key"
+"""The reason of the verdicts of a split stream."""
 _MESSAGE_BYTES = 500
 _ROW_BYTES = 200
 _COMMITTING_SHARE = 10
@@ -75,6 +144,11 @@ class Results:
         """Return the debts that begin with this commit."""
         return [debt for debt in self.update.debts.values() if debt is not None]
 
+    @property
+    def forgotten(self) -> list[str]:
+        """Return the streams of which nothing is saved any more, but what they hold."""
+        return [name for name, saved in self.update.streams.items() if saved is None or saved.forgotten]
+
 
 @dataclass(slots=True, eq=False)
 class Committing:
@@ -119,6 +193,11 @@ class Partition:
 
     ``unread``: the progress of one that no source assigned, from which only debts are left: it is over.
     ``holds_open``: at its end open sequences stay open. ``moved``: more was read than the last commit covers.
+    ``unsettled`` are its split streams of which it has to say something to other partitions or to the operator;
+    ``telling``: the event about them is in no commit yet. ``split`` are all of them; those not seen for
+    ``closed_memory`` go to ``leaving`` until a commit, and then to ``left``, as long as something is known of them; on
+    the record clock none is due before ``let_go_us``.
+    ``orphans``: claims of a former owner on streams that are not known here, with their record times, the oldest first.
     """
 
     event: PartitionAssigned
@@ -140,11 +219,23 @@ class Partition:
     lag: int | None = None
     low_watermark_us: int | None = None
     unread: Progress | None = None
+    unsettled: set[str] = field(default_factory=set)
+    telling: set[str] = field(default_factory=set)
+    split: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    let_go_us: int = 0
+    orphans: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Return the partition's name."""
         return self.intake.partition
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Return how many bytes the sequences in flight hold."""
+        return sum(waiting.nbytes for waiting in self.in_flight)
 
     @property
     def has_ended(self) -> bool:
@@ -221,7 +312,7 @@ class Partition:
         judged = [waiting.task.result() for waiting in done]
         outputs = self.take_aside() + events
         for waiting, sequence in zip(done, judged, strict=True):
-            self.intake.committed(waiting.closed)
+            self.intake.committed(waiting.closed, is_split=sequence.verdict.detail == SPLIT)
             window = windows.of(sequence) if windows is not None else None
             outputs += sequence.outputs(window, with_verdicts=with_verdicts)
         attributions = self.payments.take()
@@ -241,6 +332,7 @@ class Partition:
         for each in results.attributions:
             self.payments.ledger.paid(each.alert_id)
         self.payments.take_up(results.debts)
+        self.telling.clear()
         self.stage = Stage.OVER if update.ended else self.stage
 
     def give_up(self, why: str | None) -> tuple[int, int]:

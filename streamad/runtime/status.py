@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 
 from streamad.errors import StalledError
 from streamad.ingest.windowing import Unscorable
@@ -79,36 +80,29 @@ class Status:
         if update.ended:
             self._detail_log.info("partition ended", partition=name, next_offset=update.next_offset)
 
-    @staticmethod
-    def lag(partitions: Collection[Partition]) -> int | None:
-        """Return how many records wait in the source, None if that is unknown."""
+    def gauges(self) -> Gauges:
+        """Return the current state."""
+        partitions = self.partitions.values()
         lags = [partition.lag for partition in partitions]
-        return sum(lag for lag in lags if lag is not None) if lags and None not in lags else None
-
-    def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
-        """Return the current state, without latencies."""
         oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
         return Gauges(
             partitions=len(partitions),
-            lag=self.lag(partitions),
+            lag=sum(lag for lag in lags if lag is not None) if lags and None not in lags else None,
             low_watermark_age_s=max(0, self._clock.now_us() - min(oldest_us)) / 1e6 if oldest_us else None,
             open_sequences=sum(partition.intake.open_sequences for partition in partitions),
-            buffered_bytes=sum(partition.intake.buffered_bytes for partition in partitions) + in_flight_bytes,
+            buffered_bytes=sum(each.intake.buffered_bytes + each.in_flight_bytes for each in partitions),
             waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
             waiting_attributions=sum(partition.payments.owes for partition in partitions),
-            latency_p50_ms=None,
-            latency_p99_ms=None,
         )
 
-    def report(self, partitions: Collection[Partition], in_flight_bytes: int) -> None:
+    def report(self) -> None:
         """Log counters and gauges if the report interval has passed."""
         interval_us, now_us = self._settings.run.report_interval, self._clock.monotonic_us()
         if interval_us and now_us - self._reported_us >= interval_us:
             self._reported_us = now_us
             p50_ms, p99_ms = self.latencies.take_ms()
             latencies = {"latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms}
-            gauges = self.gauges(partitions, in_flight_bytes).as_dict() | latencies
-            self._log.info("status", **self._counters.as_dict(), **gauges)
+            self._log.info("status", **self._counters.as_dict(), **asdict(self.gauges()), **latencies)
 
     def check_stall(self, waiting: int) -> None:
         """Raise StalledError if sequences are ``waiting`` and nothing has moved for ``run.stall_timeout``."""

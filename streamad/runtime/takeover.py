@@ -8,10 +8,10 @@ from typing import Any
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
+from streamad.ingest.table.rows import BatchTable
 from streamad.partition_progress import Debt, Progress, after_gap
 from streamad.ports import Clock, Committer, ResumableSource, Source, TransactionalSource
-from streamad.runtime.partition import IdleClock, Partition, Stage
-from streamad.runtime.payments import Payments
+from streamad.runtime.partition import IdleClock, Partition, Payments, Stage
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters
@@ -67,15 +67,18 @@ class TakeOver:
         clock: Clock,
         counters: Counters,
         payments: Callable[[Collection[Debt]], Payments],
+        *,
+        table: BatchTable | None = None,
     ) -> None:
         self._settings = settings
+        self._table = table
         self._payments = payments
         self._source = source
         self._clock = clock
         self._counters = counters
         self.has_resumed = False
         """Whether a partition was continued behind records that an earlier run, or this one, has read."""
-        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field)
+        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
         self._log = get_logger().bind(plant=settings.name)
 
     async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:
@@ -96,6 +99,7 @@ class TakeOver:
             self._counters,
             seen_from_start=event.seen_from_start and not has_gap,
             progress=progress,
+            table=self._table,
         )
         payments = self._payments(() if progress is None else tuple(progress.debts.values()))
         idle = IdleClock(self._settings.run.outage_after)
@@ -109,6 +113,8 @@ class TakeOver:
                 partition.moved, partition.committed_us = True, 0
         else:
             self.has_resumed |= progress.next_offset > 0
+            n_known = sum(not saved.forgotten for saved in progress.streams.values())
+            partition.moved = len(intake.streams) < n_known  # the next commit forgets the others
         where = {} if progress is None else {"next_offset": progress.next_offset}
         self._log.info(
             "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
@@ -118,7 +124,9 @@ class TakeOver:
     def unread(self, progress: Progress) -> Partition:
         """Return a partition that no source has assigned, to pay its debts; nothing of it is read or judged."""
         event = PartitionAssigned(progress.partition)
-        intake = Intake(progress.partition, self._settings, self._decoder, self._counters, progress=progress)
+        intake = Intake(
+            progress.partition, self._settings, self._decoder, self._counters, progress=progress, table=self._table
+        )
         payments, begin = self._payments(tuple(progress.debts.values())), progress.low_watermark
         idle = IdleClock(self._settings.run.outage_after)
         self._log.info("debts of a partition that is not read", partition=progress.partition, debts=payments.owes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Any
 
 from streamad.errors import ClockError, ConfigError, Problem
 from streamad.ingest.record_times import times_for
@@ -12,14 +14,17 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.settings.numerals import check_decimal
 from streamad.settings.places import file_path, sink_urls
-from streamad.settings.plant_yaml import check_file_ids
+from streamad.settings.plant_yaml import Settings, check_source_gives
 from streamad.system.saved_progress import newest_commit_us
 from streamad.types import from_us
 
 _RELEASED_US = 1_792_800_000_000_000
 """2026-10-24: no machine that runs this release has a clock before it. Raise it with each release."""
 _CLOCK_TOLERANCE_US = 3_600_000_000
+_WINDOWS_BYTES = 64 << 20
+"""Windows in files that a learner reads go to another file after so many bytes."""
 
 
 def source_for(plant: Plant, url: str | None = None) -> Source:
@@ -29,24 +34,30 @@ def source_for(plant: Plant, url: str | None = None) -> Source:
     """
     settings = plant.settings
     context = replace(plant.context, times=times_for(settings))
-    if url is not None and context.ids_from_files:
-        _check_file_ids(url)
-    if url is None or _kind(url) == _kind(settings.source.url):
-        return connect_source(url or settings.source.url, settings.source.options, context)
-    return connect_source(url, {}, context, where="source")
+    is_same = url is None or _kind(url) == _kind(settings.source.url)
+    options = settings.source.options if is_same else {}
+    if url is not None:
+        _check_decode(settings, url, options)
+    where = "source.options" if is_same else "source"
+    return connect_source(url or settings.source.url, options, context, where=where)
 
 
 def reading_from(plant: Plant, url: str) -> Plant:
-    """Return ``plant`` with ``url`` as its source, and the config's options if it is of the same kind."""
+    """Return ``plant`` with ``url`` as its source, and the config's options if it is of the same kind.
+
+    Raises ConfigError.
+    """
     source = plant.settings.source
     options = source.options if _kind(url) == _kind(source.url) else {}
+    _check_decode(plant.settings, url, options)
     source = source.model_copy(update={"url": url, "options": options})
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 
-def _check_file_ids(url: str) -> None:
+def _check_decode(settings: Settings, url: str, options: Mapping[str, Any]) -> None:
     try:
-        check_file_ids(url)
+        check_source_gives(settings.decode, url)
+        check_decimal(settings.decode.decimal, url, options)
     except ValueError as error:
         raise ConfigError([Problem("decode", str(error))]) from None
 
@@ -72,6 +83,8 @@ def status_sink(plant: Plant) -> dict[Role, Sink]:
 def sink_for(plant: Plant, role: Role, url: str) -> Sink:
     """Make the sink of ``role`` at ``url``. Raises PluginError, ConfigError, OutputError."""
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
+    if role == "windows" and plant.settings.learning is not None and file_path(url) is not None:
+        options = {"rotate": _WINDOWS_BYTES, **options}  # the learner deletes files that it has read
     return connect_sink(url, options, plant.context, f"sinks.{role}")
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from streamad.messages import Share
 from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Url
 from streamad.types import from_us
 
 _DAY_US = 86_400_000_000
+_TENTHS: Mapping[Share, int] = {"accepted": 10, "reserve": 4, "aside": 5}
+"""Sequences that a share keeps, for ten accepted ones."""
 
 
 class DriftSettings(ConfigSection):
@@ -52,16 +56,14 @@ class LearningSettings(ConfigSection):
     """Share of all sequences, drawn by a hash of the id, that never trains: half calibrates, half compares."""
     accept_above: float = Field(default=0.05, ge=0, lt=1)
     """Normal sequences with a larger p-value may train."""
-    max_accepted: int = Field(default=2000, ge=20)
-    """Sequences kept for training."""
-    max_reserve: int = Field(default=800, ge=20)
-    """Sequences kept in the reserve."""
-    max_aside: int = Field(default=1000, ge=20)
-    """Sequences kept that were not accepted: for feedback, and for relearning after a lasting change."""
+    max_training: int = Field(default=2000, ge=50)
+    """Sequences kept for training; 0.4 times as many are kept in the reserve, 0.5 times as many that were set aside."""
     max_age: Duration = 90 * _DAY_US
     """Sequences that ended earlier are dropped."""
+    keep_windows: Duration = 30 * _DAY_US
+    """Files of windows are deleted so long after the learner has read them; a topic has a retention of its own."""
     feedback: Url | None = None
-    """Topic or file of feedback messages and requests; null: a file beside the store."""
+    """The former name of the key `marks`; null: `marks` says it."""
     feedback_principal: str | None = Field(default=None, min_length=1)
     """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
@@ -93,6 +95,19 @@ class LearningSettings(ConfigSection):
     promotion: PromotionSettings = PromotionSettings()
     """The promotion rule."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_replaced_keys(cls, values: object) -> object:
+        """Refuse the three keys that ``max_training`` replaces, and say which value keeps as many of each share."""
+        given = {f"max_{share}": tenths for share, tenths in _TENTHS.items()}
+        found = [key for key in given if isinstance(values, dict) and key in values]
+        if not found:
+            return values
+        assert isinstance(values, dict)
+        wanted = [math.ceil(values[key] * 10 / given[key]) for key in found if isinstance(values[key], int)]
+        n = max(wanted, default=cls.model_fields["max_training"].default)
+        raise ValueError(f"{', '.join(found)}: one key bounds all three shares now: write max_training: {n}")
+
     @field_validator("store")
     @classmethod
     def _is_a_folder(cls, folder: Path) -> Path:
@@ -110,14 +125,16 @@ class LearningSettings(ConfigSection):
             raise ValueError(f"{expression!r} is no cron expression ({error}): write such as '0 3 * * *'") from error
         return expression
 
+    def limit(self, share: Share) -> int:
+        """Return how many sequences of ``share`` the store keeps."""
+        return self.max_training * _TENTHS[share] // 10
+
     def contradiction(self) -> str | None:
         """Return which settings can never be met together, None if all can."""
-        if self.feedback_principal is not None and not (self.feedback or "").startswith("kafka:"):
-            return "feedback_principal names a header of Kafka messages, and feedback names no topic (kafka://...)"
-        free, kept = self.first_training * (1 - self.reserve), self.max_accepted + self.max_reserve
+        free, kept = self.first_training * (1 - self.reserve), self.limit("accepted") + self.limit("reserve")
         comparison = self.promotion.min_comparison
-        if self.max_accepted < self.min_training:
-            return f"max_accepted ({self.max_accepted}) is below min_training ({self.min_training})"
+        if self.max_training < self.min_training:
+            return f"max_training ({self.max_training}) is below min_training ({self.min_training})"
         if self.first_training > kept:
             return f"first_training ({self.first_training}) is above what the store keeps ({kept}): no model would come"
         if free < self.min_training:
@@ -126,8 +143,11 @@ class LearningSettings(ConfigSection):
             way = f"raise first_training to {enough} or " if enough <= kept else ""
             need = f"min_training ({self.min_training}) of them are needed"
             return f"{what}, and {need}: {way}lower min_training or reserve"
-        if self.max_reserve < 3 * comparison:
-            return f"max_reserve ({self.max_reserve}) is below three times promotion.min_comparison ({comparison})"
+        if (reserve := self.limit("reserve")) < 3 * comparison:
+            return (
+                f"max_training ({self.max_training}) keeps {reserve} sequences in the reserve, less than three times "
+                f"promotion.min_comparison ({comparison})"
+            )
         return None
 
 

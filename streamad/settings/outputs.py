@@ -1,12 +1,25 @@
-"""The config's sections on outputs: where messages go, and what is kept for people to look at."""
+"""The config's sections on outputs: messages, the page, metrics and notices."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import ipaddress
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from streamad.settings.fields import ConfigSection, Duration, Url
+from streamad.errors import some_of
+from streamad.plugins import secret_in
+from streamad.settings.fields import ConfigSection, Duration, Name, SecretSource, Size, Url
+
+DEFAULT_PORT = 9464
+Level = Literal["viewer", "operator", "engineer"]
+_LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
+_DAY_US = 86_400_000_000
+_MINUTE_US = 60_000_000
+_FIRST_PRINTABLE = 33
 
 
 class SinkSettings(ConfigSection):
@@ -41,3 +54,200 @@ class DisplaySettings(ConfigSection):
     """How often a worker writes its status."""
     open: bool = False
     """Whether the readings so far of open sequences are written with the status."""
+
+
+def _network(text: str) -> str:
+    ipaddress.ip_network(text)
+    return text
+
+
+class TokenSettings(ConfigSection):
+    """A token for programs, sent as `Authorization: Bearer TOKEN`."""
+
+    file: Path
+    """File whose first line is the token."""
+    level: Level = "viewer"
+    """viewer: reads; operator: judges alerts, too; engineer: acts on models, too."""
+    name: str = Field(default="token", min_length=1, max_length=80)
+    """The name that marks made with it bear."""
+
+
+class ProxySettings(ConfigSection):
+    """A proxy that authenticates people (oauth2-proxy, Authelia) and names them in headers."""
+
+    user_header: str = "X-Forwarded-User"
+    """Header with the user's name."""
+    groups_header: str = "X-Forwarded-Groups"
+    """Header with the user's groups, separated by commas."""
+    trusted: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(min_length=1)
+    """Addresses of the proxies (CIDR); requests from others are refused."""
+    operators: tuple[str, ...] = ()
+    """Groups that may judge alerts."""
+    engineers: tuple[str, ...] = ()
+    """Groups that may act on models, too (with `web.allow: models`)."""
+
+
+class AuthSettings(ConfigSection):
+    """Who may open the page."""
+
+    token: TokenSettings | None = None
+    """A token for programs; null: none."""
+    proxy: ProxySettings | None = None
+    """A proxy that names the users; null: whoever has the printed link."""
+
+
+class WebSettings(ConfigSection):
+    """The page that `streamad web` serves."""
+
+    host: str = "127.0.0.1"
+    """Address to listen at; another than this machine's needs `web.auth.proxy`."""
+    port: int = Field(default=8484, ge=0, le=65_535)
+    """Port to listen at; 0: any free one."""
+    hosts: tuple[str, ...] = ()
+    """Further names of the page in browsers, such as that of the proxy."""
+    view: Path = Path("view.sqlite3")
+    """File of the page's view of the outputs; if it is deleted, it is built again."""
+    keep: Duration = 90 * 86_400_000_000
+    """How long the view keeps a sequence, before the newest."""
+    max_bytes: Size = 5_000_000_000
+    """Largest size of the view; the oldest go first."""
+    max_browsers: int = Field(default=100, ge=1, le=10_000)
+    """Pages that are open at a time; further ones get a sentence."""
+    allow: Literal["judging", "models"] = "judging"
+    """What may be done on the page: judge alerts, or also promote, decline, roll back and relearn."""
+    auth: AuthSettings = AuthSettings()
+    """Who may open the page."""
+
+    @model_validator(mode="after")
+    def _closed(self) -> WebSettings:
+        if self.host not in _LOCAL and self.auth.proxy is None:
+            raise ValueError(
+                f"host {self.host} lets other machines in: set web.auth.proxy (a proxy that authenticates people), or "
+                "leave host out and reach the page through an SSH tunnel"
+            )
+        return self
+
+
+class MetricsSettings(ConfigSection):
+    """Metrics for Prometheus, and whether the worker is alive and ready."""
+
+    listen: str | None = Field(default=None)
+    """Address of /metrics, /livez and /readyz, such as 127.0.0.1:9464; null: off. It has no access control."""
+
+    @field_validator("listen", mode="before")
+    @classmethod
+    def _is_text(cls, listen: object) -> object:
+        return listen if listen is None else str(listen)  # YAML reads a port alone as a number
+
+    @field_validator("listen")
+    @classmethod
+    def _is_an_address(cls, listen: str | None) -> str | None:
+        if listen is not None:
+            split_address(listen)
+        return listen
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; IPv6 addresses stand in brackets. Raises ValueError."""
+    host, colon, port = listen.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        ipaddress.IPv6Address(host)
+    elif ":" in host:
+        raise ValueError(f"{listen!r}: write an IPv6 address in brackets and quotes, such as '[::1]:{DEFAULT_PORT}'")
+    if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise ValueError(f"{listen!r} is no address with a port: write such as 127.0.0.1:{DEFAULT_PORT}")
+    return host, int(port)
+
+
+def _address(url: str) -> SplitResult:
+    if any(ord(character) < _FIRST_PRINTABLE for character in url):
+        raise ValueError("a web address holds no spaces or line ends")
+    if secret_in(url) is not None or "@" in url.partition("?")[0]:
+        raise ValueError("holds a password or a token: write the address without it (`secret` signs each notice)")
+    address = urlsplit(url)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise ValueError("write a web address that begins with https:// or http:// and a host")
+    _ = address.port  # raises ValueError for none
+    return address
+
+
+def _web_address(url: str) -> str:
+    _address(url)
+    return url
+
+
+def _base_address(url: str) -> str:
+    address = _address(url)
+    if address.query or address.fragment:
+        raise ValueError("is the page's base address, without what follows ? or #")
+    return url.rstrip("/")
+
+
+class ReceiverSettings(ConfigSection):
+    """Who is told of alerts, of which, and how often."""
+
+    name: Name
+    """Its name in the log; its position is kept under it."""
+    url: Annotated[str, AfterValidator(_web_address)] | None = None
+    """Webhook: the address that gets JSON by POST."""
+    secret: SecretSource | None = None
+    """Webhook: what each notice is signed with (Standard Webhooks); base64, `whsec_` may precede it."""
+    ca_file: Path | None = None
+    """Webhook: certificates of the authorities that its address is checked with; null: the known ones."""
+    apprise: SecretSource | None = None
+    """Mail, Teams, Slack: the apprise URL, such as `mailtos://...`; it holds passwords."""
+    picture: bool = True
+    """Mail, Teams, Slack: attach a picture of the first alert of a notice, if its window is kept."""
+    streams: tuple[str, ...] = ()
+    """Patterns (`reactor-*`) of the streams whose alerts it gets; []: all."""
+    models: tuple[str, ...] = ()
+    """Patterns of the models whose alerts it gets; []: all."""
+    max_p: float | None = Field(default=None, gt=0, le=1)
+    """Largest p-value of the alerts it gets; null: all."""
+    digest: Duration | None = Field(default=None, le=_DAY_US)
+    """At most one notice in so much time, of all alerts since the last; null: 0 for a webhook, 1m for others."""
+    quiet: Duration = Field(default=0, le=_DAY_US)
+    """After a notice on a stream, its further alerts wait so long, and then come in one notice."""
+    tries: int = Field(default=20, ge=1, le=1_000)
+    """How often a notice is tried before it is given up; the pauses double from 1 s to 10 min."""
+    start: Literal["latest", "earliest"] = "latest"
+    """Where it begins the first time: with the next alert, or with all that are kept."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ReceiverSettings:
+        if (self.url is None) == (self.apprise is None):
+            raise ValueError("name either url (a webhook) or apprise (mail, Teams, Slack)")
+        if self.url is not None and self.secret is None:
+            raise ValueError("a webhook needs a secret: the receiver knows by it that a notice comes from here")
+        if self.apprise is not None and (self.secret is not None or self.ca_file is not None):
+            raise ValueError("secret and ca_file are for a webhook: leave them out")
+        if self.url is not None and "picture" in self.model_fields_set:
+            raise ValueError("picture is for mail, Teams and Slack, a webhook gets none: leave it out")
+        return self
+
+    @property
+    def digest_us(self) -> int:
+        """Return the time between two notices; 0: every alert by itself."""
+        if self.digest is None:
+            return _MINUTE_US if self.apprise is not None else 0
+        return self.digest
+
+
+class NotifySettings(ConfigSection):
+    """Who is told of alerts, by `streamad notify`."""
+
+    link: Annotated[str, AfterValidator(_base_address)] | None = None
+    """Base address of the page, for the link to each sequence (`LINK/s/ID`); null: no link."""
+    undelivered: Url | None = None
+    """File or topic that gets an event for each notice that is given up; null: the log alone."""
+    receivers: tuple[ReceiverSettings, ...] = ()
+    """Who is told."""
+
+    @field_validator("receivers")
+    @classmethod
+    def _names_differ(cls, receivers: tuple[ReceiverSettings, ...]) -> tuple[ReceiverSettings, ...]:
+        counts = Counter(receiver.name for receiver in receivers)
+        if twice := sorted(name for name in counts if counts[name] > 1):
+            raise ValueError(f"receiver named twice: {some_of(twice)}")
+        return receivers

@@ -28,11 +28,12 @@ _NAMES = {
 LEARNER_EVENTS = "learning.store.events"
 """The key of the learner's file of events among the places: it has none of its own in the config."""
 _CONFIG = "config"
+_TABLE = "sequences.table"
 
 
 def place_key(role: Role) -> str:
     """Return the key of the config with the URL of ``role``."""
-    return "learning.feedback" if role == "feedback" else f"sinks.{role}"
+    return "marks" if role == "feedback" else f"sinks.{role}"
 
 
 def sink_urls(settings: Settings) -> dict[Role, str]:
@@ -67,8 +68,8 @@ def input_urls(settings: Settings) -> dict[str, str]:
 
 def file_of(url: str, base_dir: Path) -> Path | None:
     """Return the file of the sink ``url``, links resolved; None if it is no file."""
-    scheme, rest, _ = split_url(url)
-    return _real(base_dir / rest) if scheme == "file" and rest else None
+    path = file_path(url)
+    return None if path is None else _real(base_dir / path)
 
 
 def file_path(url: str) -> str | None:
@@ -136,6 +137,21 @@ class Places:
     folders: Mapping[str, Path] = field(default_factory=dict)
     held: Mapping[Path, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, settings: Settings, base_dir: Path, config: Path | None) -> Places:
+        """Return all places that ``settings`` name."""
+        sinks = {place_key(role): url for role, url in sink_urls(settings).items()}
+        if (events := learner_events_url(settings)) is not None and file_path(events) is not None:
+            sinks[LEARNER_EVENTS] = events
+        if settings.notify.undelivered is not None:
+            sinks["notify.undelivered"] = settings.notify.undelivered
+        sinks[place_key("feedback")] = settings.marks
+        folders, held = folders_of(settings, base_dir), held_files(settings, base_dir)
+        inputs, table = input_urls(settings), settings.sequences.table
+        if table is not None:
+            inputs[_TABLE] = str(table.file)
+        return cls(sinks, inputs, base_dir, config, folders, held)
+
     def problem_of(self, option: str, path: Path) -> str | None:
         """Return why nothing may be written to the file ``path``, which the option ``option`` names; None if it may."""
         taken = self._taken_by_config() | {place: key for key, place in self._written()}
@@ -148,7 +164,7 @@ class Places:
         model or the progress of runs; what is written in an input folder would be read as recordings by the next run.
         """
         taken = self._taken_by_config()
-        problems: list[Problem] = []
+        problems = self._table_among_recordings()
         for key, path in self._written():
             conflict = self._unexpanded(path) or self._conflict(key, path, taken)
             if conflict is None:
@@ -156,6 +172,18 @@ class Places:
             else:
                 problems.append(Problem(key, conflict))
         return problems
+
+    def _table_among_recordings(self) -> list[Problem]:
+        """Return the problem that a source would read the table of batches as a recording."""
+        if _TABLE not in self.inputs:
+            return []
+        path = _real(self.base_dir / self.inputs[_TABLE])
+        for where, url in self.inputs.items():
+            place = None if where == _TABLE else _input_of(url, self.base_dir)
+            if place is not None and _reads(place, _TABLE, path, is_folder=False):
+                text = f"{path} would be read as recordings ({where}: {url}): put the table into another folder"
+                return [Problem(_TABLE, text)]
+        return []
 
     def _unexpanded(self, path: Path) -> str | None:
         """Return why ``path`` is refused if it begins with ~, the home folder for a shell, not for streamad."""

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
+from msgspec import UNSET
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamad.errors import ConfigError, Problem, some_of
-from streamad.plugins import split_url
+from streamad.plugins import Loc, nearest_key, split_url
+from streamad.settings.batch_table import Table, check_decode, contradiction, rules_of
+from streamad.settings.boundaries import BoundaryRules, While
+from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
-from streamad.settings.metrics import MetricsSettings
-from streamad.settings.notify import NotifySettings
-from streamad.settings.outputs import DisplaySettings, SinkSettings
-from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
-from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
-from streamad.settings.web import WebSettings
+from streamad.settings.numerals import check_decimal, option_decimal
+from streamad.settings.outputs import DisplaySettings, MetricsSettings, NotifySettings, SinkSettings, WebSettings
 from streamad.settings.yaml_file import (
-    deep_environment,
-    environment_secrets,
+    environment_content,
     locate,
-    nearest_key,
     read_yaml,
     secret_variables,
     stray_environment,
@@ -35,23 +33,11 @@ from streamad.settings.yaml_file import (
 from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
+SCHEMA = 1
+"""The schema of ``plant.yaml`` that this release reads; a file may say it (``schema: 1``)."""
+_SCHEMA_KEY = "schema"
 # Folder of real recordings for tests and benchmarks; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
-
-
-class ChannelSettings(ConfigSection):
-    """One sensor signal."""
-
-    name: Name
-    """Name in alerts and arrays."""
-    unit: str = ""
-    """Physical unit, as text."""
-    field: str | None = None
-    """Its name in your messages if different (dotted path for nested ones)."""
-    missing: MissingNumbers = ()
-    """Numbers that mean a missing value, such as -9999."""
-    quality: QualitySettings | None = None
-    """Quality of this channel's readings, in a field beside its own; null: decode.quality."""
 
 
 class SourceSettings(ConfigSection):
@@ -63,126 +49,19 @@ class SourceSettings(ConfigSection):
     """Options of the connector (`streamad check --options` lists them)."""
 
 
-class FieldSettings(ConfigSection):
-    """Field names of a plant's own messages; dotted paths reach into nested objects."""
-
-    stream: str = "stream"
-    """Field of the stream (reactor, line, athlete); `key`: the record's key."""
-    sequence: str | None = "sequence"
-    """Field of the sequence id; null: messages have none."""
-    time: str = "time"
-    """Field of the event time; `record`: the record's own time."""
-    time_of_day: str | None = None
-    """Field of the time of day, if that of `time` holds dates alone: both are read as one text, a space between."""
-    end: str | None = "end"
-    """Field that is true on the last sample of a sequence."""
-    values: str | None = "values"
-    """Object with one field per channel; null: the channels are fields of the message (flat)."""
-    channel: str | None = None
-    """One channel per message: the field with its name."""
-    value: str | None = None
-    """One channel per message: the field with its value."""
-    ignore_unknown: bool = True
-    """Flat and per-channel forms: skip fields not in `channels` (false: such messages are dead letters)."""
-
-    @model_validator(mode="after")
-    def _channel_and_value(self) -> FieldSettings:
-        if (self.channel is None) != (self.value is None):
-            raise ValueError("channel and value go together")
-        return self
-
-    @model_validator(mode="after")
-    def _date_and_time(self) -> FieldSettings:
-        if self.time_of_day is not None and self.time == "record":
-            raise ValueError("time_of_day needs a field with dates: time is record")
-        return self
-
-
-class DecodeSettings(ConfigSection):
-    """How messages are read."""
-
-    format: Literal["auto", "json", "msgpack"] = "auto"
-    """Wire format; auto: by the first byte of each message."""
-    fields: FieldSettings | None = None
-    """Field names of foreign messages; null: streamad's own format."""
-    sequence_from: Literal["message", "file"] = "message"
-    """Source of the sequence's id: the messages, or the file's name (one sequence a file)."""
-    time: Literal["absolute", "relative"] = "absolute"
-    """relative: times are seconds since the sequence's start."""
-    time_unit: TimeUnit = "s"
-    """Unit of numeric times, absolute or relative."""
-    time_format: TimeFormatText | None = None
-    """Format of times: strptime tokens, or excel, unix_s, unix_ms, unix_us, unix_ns; null: RFC 3339 or numbers."""
-    timezone: str | None = None
-    """IANA time zone of dates without a UTC offset; null: such dates are unreadable."""
-    missing: MissingTexts = ()
-    """Texts in place of numbers that mean a missing value, in any case; others are counted as unreadable values."""
-    quality: QualitySettings | None = None
-    """Quality of all readings of a message; null: messages have none."""
-    default_stream: str | None = None
-    """Stream of messages without one."""
-    max_clock_skew: Duration = 3_600_000_000
-    """Samples further ahead of their record's time are unreadable."""
-    max_message_bytes: Size = 8_000_000
-    """Longer messages are unreadable."""
-    max_samples_per_message: int = Field(default=100_000, ge=1)
-    """Longer chunks are unreadable."""
-    max_dead_letter_bytes: Size = 65_536
-    """Bytes of the original kept in a dead letter."""
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, name: str | None) -> str | None:
-        try:
-            return name if name is None else ZoneInfo(name).key
-        except (KeyError, ValueError, OSError) as error:
-            raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
-
-    @model_validator(mode="after")
-    def _dates(self) -> DecodeSettings:
-        if self.time == "relative" and self.fields is not None and self.fields.time_of_day is not None:
-            raise ValueError("fields.time_of_day is for absolute times: leave it out")
-        text = self.time_format
-        if text is None:
-            return self
-        if self.time == "relative" or (self.fields is not None and self.fields.time == "record"):
-            raise ValueError("time_format is for absolute times in the messages: leave it out")
-        if "time_unit" in self.model_fields_set:
-            raise ValueError("time_format and time_unit: leave one of them out")
-        needs_zone = text == EXCEL or (text not in UNIX_UNITS and not TimeFormat(text).has_offset)
-        if needs_zone and self.timezone is None:
-            raise ValueError(
-                f"dates of time_format {text!r} have no UTC offset: set decode.timezone, such as Europe/Berlin or UTC"
-            )
-        return self
-
-    @property
-    def gives_ids(self) -> bool:
-        """Return whether messages, or the files' names, can hold sequence ids."""
-        return self.sequence_from == "file" or self.fields is None or self.fields.sequence is not None
-
-    @property
-    def unit(self) -> TimeUnit:
-        """Return the unit of numeric times."""
-        return UNIX_UNITS.get(self.time_format or "", self.time_unit)
-
-    @model_validator(mode="after")
-    def _one_id(self) -> DecodeSettings:
-        given = FieldSettings(sequence=None) if self.fields is None else self.fields
-        if self.sequence_from == "file" and given.sequence is not None and "sequence" in given.model_fields_set:
-            raise ValueError(f"sequence_from: file and fields.sequence ({given.sequence}): leave one of them out")
-        return self
-
-
 class SequenceSettings(ConfigSection):
     """When a sequence ends, and its limits."""
 
-    end: tuple[Literal["marker", "change", "gap", "length"], ...] = ("marker", "change")
-    """Any of: marker (end: true), change (a new sequence id on the stream), gap, length."""
+    end: tuple[Literal["marker", "change", "gap", "length", "restart", "while", "table"], ...] = ("marker", "change")
+    """Any of: marker (end: true), change (a new id), gap, length, restart (times begin anew), while; or table."""
     gap: Duration | None = None
     """With `gap`: a longer pause ends the sequence."""
     length: int | None = Field(default=None, ge=1)
     """With `length`: samples (distinct times) of a sequence."""
+    table: Table = None
+    """With `table`: the CSV file of batches (stream, sequence, begin, end) that cuts recordings."""
+    while_: While = Field(default=None, alias="while")
+    """{field: state, in: [RUN]} or {tag: state, in: [RUN]}: samples of other states are in no sequence, and end it."""
     without_id: Literal["keep", "skip"] = "keep"
     """Samples without a sequence id, as in pauses: of sequences named by their start (keep), or only counted (skip)."""
     max_duration: Duration = 86_400_000_000
@@ -193,6 +72,10 @@ class SequenceSettings(ConfigSection):
     """Event time by which samples may arrive out of order."""
     closed_memory: Duration | None = None
     """How long ids of ended sequences are kept; null: max_duration + allowed_lateness."""
+    max_late: float = Field(default=0.05, ge=0, le=1)
+    """Larger share of a sequence's samples late before its end: unscorable."""
+    max_merged: float = Field(default=0.05, ge=0, le=1)
+    """Larger share that replaced another value of the same channel and time: unscorable."""
     max_streams: int = Field(default=10_000, ge=1)
     """Further streams are refused (dead letters)."""
     max_buffered_bytes: Size = 512_000_000
@@ -200,12 +83,29 @@ class SequenceSettings(ConfigSection):
 
     @model_validator(mode="after")
     def _modes_have_limits(self) -> SequenceSettings:
+        if self.while_ is not None and "while" not in self.end:
+            self.__dict__["end"] = (*self.end, "while")
         if not self.end:
-            raise ValueError("end names no mode: give at least one of marker, change, gap, length")
+            raise ValueError(
+                "end names no mode: give at least one of marker, change, gap, length, restart, while, table"
+            )
+        if "while" in self.end and self.while_ is None:
+            raise ValueError("end mode while needs the key while, as in while: {field: state, in: [RUN]}")
         if ("gap" in self.end) != (self.gap is not None):
             raise ValueError("end mode gap and the key gap go together")
         if ("length" in self.end) != (self.length is not None):
             raise ValueError("end mode length and the key length go together")
+        if ("table" in self.end) != (self.table is not None):
+            raise ValueError("end mode table and the key table go together: write end: [table] and table: batches.csv")
+        if self.table is not None and len(self.end) > 1:
+            raise ValueError("the table says where each sequence begins and ends: write end: [table] alone")
+        if self.table is not None and self.without_id == "skip":
+            raise ValueError("samples in no row of the table are only counted anyway: leave without_id out")
+        if "restart" in self.end and self.allowed_lateness:
+            raise ValueError(
+                "end mode restart takes a time below the one before for the next sequence, so none may come late: "
+                "write allowed_lateness: 0s, or leave restart out of end"
+            )
         return self
 
 
@@ -339,6 +239,12 @@ class _Environment(EnvSettingsSource):
             return value
 
 
+def _with_schema_key(schema: dict[str, Any]) -> None:
+    """Add the number of the schema, which is read before all keys, to the JSON Schema of the config."""
+    about = "The schema of this file; may be left out."
+    schema["properties"] = {_SCHEMA_KEY: {"const": SCHEMA, "description": about}, **schema["properties"]}
+
+
 class Settings(BaseSettings):
     """The whole of ``plant.yaml``; every key can be overridden as STREAMAD_SECTION__KEY in the environment."""
 
@@ -349,6 +255,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         env_parse_none_str="null",
         use_attribute_docstrings=True,
+        json_schema_extra=_with_schema_key,
     )
 
     name: Name = "plant"
@@ -357,7 +264,7 @@ class Settings(BaseSettings):
     """The sensor signals, in the order of every array."""
     source: SourceSettings
     """Where samples come from."""
-    decode: DecodeSettings = DecodeSettings()
+    decode: DecodeSettings = Field(default=DecodeSettings(), validate_default=True)
     """How messages are read."""
     sequences: SequenceSettings = SequenceSettings()
     """When a sequence ends."""
@@ -371,6 +278,8 @@ class Settings(BaseSettings):
     """When a sequence is an alert."""
     learning: LearningSettings | None = None
     """How the model follows the plant; null: only `streamad train` makes models."""
+    marks: Url = "marks.jsonl"
+    """File or topic of operators' marks, and of requests to the learner; they are kept with or without `learning`."""
     sinks: SinkSettings = Field(default=SinkSettings(), validate_default=True)
     """Where messages go."""
     display: DisplaySettings = DisplaySettings()
@@ -398,9 +307,19 @@ class Settings(BaseSettings):
 
     @field_validator("decode")
     @classmethod
-    def _files_give_ids(cls, decode: DecodeSettings, info: ValidationInfo) -> DecodeSettings:
-        if decode.sequence_from == "file" and (source := info.data.get("source")) is not None:
-            check_file_ids(source.url)
+    def _fits_source(cls, decode: DecodeSettings, info: ValidationInfo) -> DecodeSettings:
+        """Give numbers in text the decimal mark of the source's options, if it has one."""
+        source: SourceSettings | None = info.data.get("source")
+        if source is None:
+            return decode
+        check_source_gives(decode, source.url)
+        decimal = option_decimal(source.url, source.options)
+        if decimal is not None and "decimal" not in decode.model_fields_set:
+            decode = decode.model_copy(update={"decimal": decimal})
+        check_decimal(decode.decimal, source.url, source.options)
+        if decode.decimal == decode.thousands:
+            other = "," if decode.decimal == "." else "."
+            raise ValueError(f"decimal and thousands are both {decode.decimal!r}: write for example decimal: {other!r}")
         return decode
 
     @field_validator("sequences")
@@ -409,6 +328,17 @@ class Settings(BaseSettings):
         decode = info.data.get("decode")
         if sequences.without_id == "skip" and decode is not None and not decode.gives_ids:
             raise ValueError("without_id: skip leaves all samples out: decode.fields.sequence is null")
+        if sequences.table is not None and decode is not None:
+            check_decode(decode)
+        if "restart" in sequences.end and decode is not None and decode.time != "relative":
+            raise ValueError(
+                "end mode restart is for times that count from a start: write decode.time: relative, "
+                "or leave restart out of end"
+            )
+        modes, skips = sequences.end, sequences.without_id == "skip"
+        given = {"has_table": sequences.table is not None, "has_marker": "marker" in modes, "skips": skips}
+        if decode is not None and (text := contradiction(decode, sequences.while_, **given)):
+            raise ValueError(text)
         return sequences
 
     @field_validator("learning")
@@ -428,6 +358,18 @@ class Settings(BaseSettings):
         url = windows_topic(source, info.data.get("name", "plant")) or f"{learning.store}.windows.jsonl"
         return sinks.model_copy(update={"windows": url})
 
+    @model_validator(mode="after")
+    def _tags_are_no_channels(self) -> Settings:
+        fields, state = self.decode.fields, self.sequences.while_
+        tags = {fields and fields.id_tag, state and state.tag}
+        for channel in self.channels:
+            if (channel.field or channel.name) in tags:
+                raise ValueError(
+                    f"channel {channel.name} is also a tag that says where sequences begin (sequences.while, "
+                    "decode.fields.sequence): leave it out of channels"
+                )
+        return self
+
     @field_validator("channels")
     @classmethod
     def _names_differ(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
@@ -436,15 +378,50 @@ class Settings(BaseSettings):
             raise ValueError(f"channel named twice: {some_of(twice)}")
         return channels
 
+    @model_validator(mode="after")
+    def _marks_have_one_place(self) -> Settings:
+        """Let marks lie where ``learning.feedback``, their former key, says, unless the config names their place."""
+        learning = self.learning
+        if learning is None:
+            return self
+        if "marks" not in self.model_fields_set:
+            self.__dict__["marks"] = learning.feedback or self.marks
+        elif learning.feedback not in (None, self.marks):
+            raise ValueError("learning.feedback is the former name of marks: leave it out, and keep this line")
+        if learning.feedback_principal is not None and not self.marks.startswith("kafka:"):
+            raise ValueError(
+                "learning.feedback_principal names a header of Kafka messages, and this is no topic: write "
+                "marks: kafka:///TOPIC"
+            )
+        return self
+
     @property
     def channel_specs(self) -> tuple[ChannelSpec, ...]:
-        """Name and unit of each channel, in the order of every array."""
-        return tuple(ChannelSpec(channel.name, channel.unit) for channel in self.channels)
+        """Name, unit and fill of each channel, in the order of every array."""
+        return tuple(
+            ChannelSpec(channel.name, channel.unit, "hold" if channel.fill == "hold" else UNSET)
+            for channel in self.channels
+        )
+
+    @property
+    def holds(self) -> dict[int, str]:
+        """Index and name of each channel whose values hold."""
+        return {index: channel.name for index, channel in enumerate(self.channels) if channel.fill == "hold"}
+
+    @property
+    def needs_marks(self) -> bool:
+        """Whether ``run`` uses the place of marks, or the config names it."""
+        return self.learning is not None or "marks" in self.model_fields_set
 
     @property
     def route_field(self) -> str | None:
         """Field of the messages that chooses the model; None if there is only one model."""
         return None if self.models is None else self.models.field
+
+    @property
+    def boundaries(self) -> BoundaryRules | None:
+        """How states, words and tags say where sequences begin; None if only ids and end marks do."""
+        return rules_of(self.decode, self.sequences.while_)
 
 
 def windows_topic(source: SourceSettings, plant: str) -> str | None:
@@ -456,24 +433,31 @@ def windows_topic(source: SourceSettings, plant: str) -> str | None:
     return f"kafka://{place.rpartition('/')[0]}/{group}.windows"
 
 
-def check_file_ids(url: str) -> None:
-    """Raise ValueError if the records of ``url`` lie in no files, so that none could name a sequence."""
-    if (scheme := split_url(url)[0]) != "file":
-        raise ValueError(f"sequence_from: file needs recordings in files, not {scheme}: leave it out, or read files")
+def check_source_gives(decode: DecodeSettings, url: str) -> None:
+    """Raise ValueError if ``decode`` needs records in files, and those of ``url`` lie in none."""
+    scheme = split_url(url)[0]
+    ids = decode.sequence_from
+    needs = {f"sequence_from: {ids}": ids != "message", "time: row": decode.time == "row"}
+    setting = next((setting for setting, is_set in needs.items() if is_set), None)
+    if scheme != "file" and setting is not None:
+        raise ValueError(f"{setting} needs recordings in files, not {scheme}: leave it out, or read files")
 
 
 def load_settings(path: Path) -> Settings:
     """Read and validate a config file with the environment's overrides.
 
-    Raises ConfigError holding all problems at once, each with its dotted path and line, the nearest known key named.
+    Raises ConfigError holding all problems at once, each with its dotted path and line, the nearest known key named; of
+    a file in another schema that alone.
     """
     content, lines, problems = read_yaml(path)
+    _check_schema(content, lines, path)
     # pydantic-settings takes keyword arguments such as _env_file for its own.
     private = [key for key in content if key.startswith("_")]
     problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
-    if deep := deep_environment(ENV_PREFIX):
+    overrides, deep = environment_content(ENV_PREFIX)
+    if deep:
         raise ConfigError([*problems, *deep], source=str(path))
-    secrets = {*secret_variables(content), *environment_secrets(ENV_PREFIX)}
+    secrets = {*secret_variables(content), *secret_variables(overrides)}
     stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | secrets)
     problems += stray.values()
     try:
@@ -485,10 +469,30 @@ def load_settings(path: Path) -> Settings:
     return settings
 
 
-def located_problems(problems: Sequence[Problem], path: Path) -> list[Problem]:
-    """Return ``problems`` with the line in ``path``, or the environment variable, of their key.
+def _check_schema(content: dict[str, Any], lines: dict[Loc, int], path: Path) -> None:
+    """Take the number of the schema out of ``content``. Raises ConfigError if it is not ours."""
+    found = content.pop(_SCHEMA_KEY, SCHEMA)
+    if type(found) is int and found == SCHEMA:
+        return
+    reads = f"streamad {version('streamad-monitor')} reads schema {SCHEMA} of plant.yaml"
+    if type(found) is int and found > SCHEMA:
+        what = f"{reads}, and this file has schema {found}: read it with the later streamad that it was written for"
+    else:
+        what = f"{reads}, and {repr(found)[:40]} is unknown: write {_SCHEMA_KEY}: {SCHEMA}, or leave it out"
+    raise ConfigError([Problem(_SCHEMA_KEY, what, lines.get((_SCHEMA_KEY,)))], source=str(path))
 
-    Raises ConfigError if the file cannot be read any more.
+
+def located_problems(problems: Sequence[Problem], config: Path | None) -> list[Problem]:
+    """Return ``problems`` with the line in ``config``, or the environment variable, of their key.
+
+    They stay as they are without a config, and if it cannot be read any more.
     """
-    _, lines, _ = read_yaml(path)
+    try:
+        return list(problems) if config is None else _located(problems, config)
+    except ConfigError:
+        return list(problems)
+
+
+def _located(problems: Sequence[Problem], config: Path) -> list[Problem]:
+    _, lines, _ = read_yaml(config)
     return [locate(problem, ENV_PREFIX, lines) for problem in problems]

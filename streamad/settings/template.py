@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the config: its key, purpose and entries."""
+    """A section of the config: its key ('': the entries stand at the top level), purpose and entries."""
 
     key: str
     about: tuple[str, ...]
@@ -39,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One channel: its name, unit, its name in the messages if different, what means missing, and its quality."""
+    """One channel: its name, unit, its name in the messages if different, what means missing, quality and fill."""
 
     name: str
     unit: str = ""
@@ -47,6 +47,8 @@ class ChannelLine:
     comment: str = ""
     missing: tuple[float, ...] = ()
     quality: dict[str, Any] | None = None
+    values: dict[str, int] | None = None
+    fill: str | None = None
 
 
 def scalar(value: Any) -> str:
@@ -88,11 +90,14 @@ def _comments(texts: Iterable[str]) -> list[str]:
 def channel_entry(line: ChannelLine) -> dict[str, Any]:
     """Return one channel as the config writes it, without empty keys."""
     missing = [int(number) if number.is_integer() and abs(number) < 1e15 else number for number in line.missing]
-    given = {"name": line.name, "unit": line.unit, "field": line.field, "missing": missing, "quality": line.quality}
+    given: dict[str, Any] = {"name": line.name, "unit": line.unit, "field": line.field, "missing": missing}
+    given |= {"values": line.values, "quality": line.quality, "fill": line.fill}
     return {key: value for key, value in given.items() if value}
 
 
 def _section_lines(section: Section) -> list[str]:
+    if not section.key:
+        return [_entry(entry, "") for entry in section.entries]
     if not any(entry.active for entry in section.entries):
         return [f"# {section.key}:", *(_entry(entry, "#   ") for entry in section.entries)]
     return [f"{section.key}:", *(_entry(entry, "  " if entry.active else "  # ") for entry in section.entries)]
@@ -107,7 +112,7 @@ def _commented(text: str, comment: str) -> str:
 
 
 def judging_sections(recordings: Entry) -> tuple[Section, ...]:
-    """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, run.
+    """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, marks, run.
 
     Outputs go to ``out/``.
     """
@@ -160,4 +165,9 @@ def judging_sections(recordings: Entry) -> tuple[Section, ...]:
         ("Progress: a run resumes where the last one stopped. To start over, delete this folder and out/.",),
         (Entry("checkpoint", "checkpoint"),),
     )
-    return model, alerts, learning, sinks, run
+    marks = Section(
+        "",
+        ("Where operators' marks on alerts are kept (streamad feedback, the page); a later learner reads them.",),
+        (Entry("marks", "out/marks.jsonl"),),
+    )
+    return model, alerts, learning, sinks, marks, run

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
-TimeUnit = Literal["s", "ms", "us", "ns"]
+TimeUnit = Literal["d", "h", "min", "s", "ms", "us", "ns"]
 
 EXCEL = "excel"
+SERIALS = {EXCEL: 1.0, "wincc_time_ms": 1e6}
+"""Numbers of days since 1899-12-30, and what they are multiplied by: WinCC writes its column Time_ms so."""
 UNIX_UNITS: dict[str, TimeUnit] = {"unix_s": "s", "unix_ms": "ms", "unix_us": "us", "unix_ns": "ns"}
-NAMES = (EXCEL, *UNIX_UNITS)
+
+
+class Epoch(NamedTuple):
+    """A count in UTC that does not begin in 1970: its units in a second, and its beginning in Unix seconds."""
+
+    per_s: int
+    begin_s: int
+
+
+EPOCHS = {
+    "dotnet_ticks": Epoch(10_000_000, -62_135_596_800),  # DateTime.Ticks: since 0001-01-01
+    "filetime": Epoch(10_000_000, -11_644_473_600),  # Windows: since 1601-01-01
+    "garmin_fit": Epoch(1, 631_065_600),  # the FIT protocol's date_time: since 1989-12-31
+}
+NAMES = tuple(dict.fromkeys((EXCEL, *UNIX_UNITS, *SERIALS, *EPOCHS)))
 
 _ENGLISH = "january february march april may june july august september october november december"
 _GERMAN = "januar februar märz april mai juni juli august september oktober november dezember"
@@ -23,15 +39,27 @@ _MONTHS = {
     for number, name in enumerate(names.split(), 1)
     for short in (name, name[:3])
 } | {"mrz": 3, "sept": 9}
+_ENGLISH_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_GERMAN_DAYS = "montag dienstag mittwoch donnerstag freitag samstag sonntag"
+WEEKDAYS = {
+    short: number
+    for names, shortest in ((_ENGLISH_DAYS, 3), (_GERMAN_DAYS, 2))
+    for number, name in enumerate(names.split())
+    for short in (name, name[:3], name[:shortest])
+} | {"tues": 1, "thur": 3, "thurs": 3}
+"""Names of the days of the week, English and German, and their usual short forms: Monday is 0."""
 _NUMBERS = {"m": "month", "d": "day", "H": "hour", "I": "hour12", "M": "minute", "S": "second", "y": "year2"}
 _PATTERNS = {
     "Y": r"(?P<year>[0-9]{4})",
     "j": r"(?P<day_of_year>[0-9]{1,3})",
     "f": r"(?P<fraction>[0-9]{1,9})",
     "p": r"(?P<half>[AaPp]\.?[Mm]\.?)",
-    "z": r"(?P<offset>[Zz]|[+-][0-9]{2}:?[0-9]{2})",
+    "z": r"(?P<offset>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)",
     "b": r"(?P<name>[^\W\d_]{3,9})\.?",
     "B": r"(?P<name>[^\W\d_]{3,9})\.?",
+    "a": r"(?P<weekday>[^\W\d_]{2,10})\.?",
+    "A": r"(?P<weekday>[^\W\d_]{2,10})\.?",
+    "Z": r"(?P<utc>GMT|UTC|UT|Z)",
     "%": "%",
 }
 _SHORT = {"T": "%H:%M:%S", "F": "%Y-%m-%d"}
@@ -41,8 +69,9 @@ _TOKEN = re.compile(r"%(.)?", re.DOTALL)
 class TimeFormat:
     """Reads dates of one format. Raises ValueError for a format that names no date, or an unknown token.
 
-    Tokens are those of strptime: %Y %y %m %d %j %b %B, %H %I %M %S %f %p, %z, %T %F, %%. Months have English or German
-    names. %f has up to nine digits, and after %S it may be absent with its mark. 24:00:00 is the next day's midnight.
+    Tokens are those of strptime: %Y %y %m %d %j %b %B %a %A, %H %I %M %S %f %p, %z %Z, %T %F, %%. Months and weekdays
+    have English or German names; a weekday must be that of the date. %Z is GMT or UTC. %f has up to nine digits, and
+    after %S it may be absent with its mark. 24:00:00 is the next day's midnight.
     """
 
     def __init__(self, text: str) -> None:
@@ -55,7 +84,9 @@ class TimeFormat:
             raise ValueError(f"{self.text!r} names no whole date: it needs %Y, %m and %d, as in %d.%m.%Y %H:%M:%S")
         if ("I" in found) != ("p" in found) or {"H", "I"} <= found:
             raise ValueError(f"{self.text!r}: hours are %H, or %I with %p")
-        self.has_offset = "z" in found
+        if {"z", "Z"} <= found:
+            raise ValueError(f"{self.text!r}: an offset is %z, or %Z for the words GMT and UTC")
+        self.has_offset = bool({"z", "Z"} & found)
 
     def _pattern(self, text: str) -> str:
         parts, at = [], 0
@@ -133,7 +164,11 @@ def _datetime(found: dict[str, str | None]) -> datetime:
         if not 1 <= number["day_of_year"] <= 366:
             raise ValueError("a day of the year from 1 to 366")
         after += timedelta(days=number["day_of_year"] - 1)
-    date = datetime(year, month, number.get("day", 1), hour, minute, second, tzinfo=_offset(found.get("offset")))
+    offset = UTC if found.get("utc") else _offset(found.get("offset"))
+    date = datetime(year, month, number.get("day", 1), hour, minute, second, tzinfo=offset)
+    weekday = found.get("weekday")
+    if weekday is not None and WEEKDAYS.get(weekday.lower()) != date.weekday():
+        raise ValueError("the day of the week is another")
     if (date + after).year != year and "day_of_year" in number:
         raise ValueError("no such day in this year")
     return date + after
@@ -149,7 +184,7 @@ def _offset(text: str | None) -> timezone | None:
     if text in "Zz":
         return UTC
     digits = text[1:].replace(":", "")
-    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
     return timezone(-span if text[0] == "-" else span)
 
 
@@ -166,4 +201,4 @@ def checked_format(text: str) -> str:
 
 
 TimeFormatText = Annotated[str, AfterValidator(checked_format)]
-"""strptime tokens, or excel, unix_s, unix_ms, unix_us, unix_ns."""
+"""strptime tokens, or one of NAMES."""

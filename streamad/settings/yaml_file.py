@@ -1,8 +1,7 @@
-"""Reads a YAML config with the line of every key, and finds the known key nearest to a mistyped one."""
+"""Reads a YAML config with the line of every key, and the environment that overrides its keys."""
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
@@ -17,9 +16,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, Problem
+from streamad.plugins import Loc, error_messages, keys_of, model_in, nearest_key
 from streamad.system.rights import reason
-
-Loc = tuple[int | str, ...]
 
 # A file has at least a character for each key and item: more of them come from aliases that multiply.
 _ENTRIES = 100_000
@@ -119,32 +117,6 @@ def line_of(lines: dict[Loc, int], loc: Loc) -> int | None:
     return None
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for part in typing.get_args(annotation):
-        found = _model_in(part)
-        if found is not None:
-            return found
-    return None
-
-
-def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
-    for part in loc:
-        field = model.model_fields.get(str(part))
-        inner = _model_in(field.annotation) if field is not None else None
-        model = inner or model
-    return model
-
-
-def nearest_key(model: type[BaseModel], loc: Loc) -> str:
-    """Return the message that the key at ``loc`` is unknown, with the nearest known key."""
-    known = _model_at(model, loc[:-1]).model_fields
-    near = difflib.get_close_matches(str(loc[-1]), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-    return f"unknown key {str(loc[-1])!r}; {hint}"
-
-
 def environment_of(prefix: str) -> dict[str, str]:
     """Return the environment variables with ``prefix``, in any case: name in capitals -> name as it is set."""
     return {name.upper(): name for name in sorted(os.environ) if name.upper().startswith(prefix)}
@@ -166,12 +138,12 @@ def stray_environment(model: type[BaseModel], prefix: str, foreign: frozenset[st
 
 def _stray(model: type[BaseModel], loc: Loc, prefix: str) -> str | None:
     for depth, part in enumerate(loc):
-        field = model.model_fields.get(str(part))
+        field = keys_of(model).get(str(part))
         if field is None:
             return nearest_key(model, (part,))
         if typing.get_origin(field.annotation) is tuple and depth + 1 < len(loc):
             return f"a list is overridden as a whole: set {_variable(prefix, loc[: depth + 1])} to all of it, as JSON"
-        inner = _model_in(field.annotation)
+        inner = model_in(field.annotation)
         if inner is None:
             return None
         model = inner
@@ -190,19 +162,25 @@ def secret_variables(content: Any) -> Iterator[str]:
             yield from secret_variables(item)
 
 
-def deep_environment(prefix: str) -> list[Problem]:
-    """Return a problem for each environment variable whose JSON is nested more deeply than a file may be."""
-    problems = []
-    for name in environment_of(prefix).values():
+def environment_content(prefix: str) -> tuple[list[dict[str, Any]], list[Problem]]:
+    """Return the last key and the value, JSON decoded, of each of ``environment_of``, and problems.
+
+    A value that is nested more deeply than a file may be is a problem.
+    """
+    content, problems = [], []
+    for variable, name in environment_of(prefix).items():
+        value: Any = os.environ[name]
         try:
-            is_deep = _depth(json.loads(os.environ[name])) > _MAX_DEPTH
-        except ValueError:
-            continue  # reported when the key itself is read
+            value = json.loads(value)
+            is_deep = _depth(value) > _MAX_DEPTH
+        except ValueError:  # a text, or a mistake that is reported when the key itself is read
+            is_deep = False
         except RecursionError:
             is_deep = True
+        content.append({variable.rpartition("__")[2].lower(): value})
         if is_deep:
             problems.append(Problem(f"environment variable {name}", "is nested too deeply"))
-    return problems
+    return content, problems
 
 
 def _depth(value: Any) -> int:
@@ -214,46 +192,16 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def environment_secrets(prefix: str) -> Iterator[str]:
-    """Yield the same for keys that the environment overrides (``__ENV``, JSON)."""
-    for variable, name in environment_of(prefix).items():
-        value = os.environ[name]
-        if variable.endswith("__ENV"):
-            yield value.upper()
-        elif value.lstrip().startswith("{"):
-            try:
-                yield from secret_variables(json.loads(value))
-            except ValueError:
-                continue  # reported when the key itself is read
-
-
 def validation_problems(
     error: ValidationError, model: type[BaseModel], prefix: str, lines: dict[Loc, int], stray: Collection[str]
 ) -> Iterator[Problem]:
     """Yield pydantic's errors as problems, except those caused by a ``stray`` environment variable."""
-    for item in error.errors():
-        loc, kind = item["loc"], item["type"]
+    for loc, kind, message in error_messages(error, model):
         variable = _variable(prefix, loc)
         if kind == "extra_forbidden" and variable in stray:
             continue
         if kind == "tuple_type" and any(name.startswith(variable + "__") for name in stray):
             continue
-        message = item["msg"].removeprefix("Value error, ")
-        if kind == "extra_forbidden":
-            message = nearest_key(model, loc)
-        elif kind == "missing":
-            message = "is required"
-        elif kind == "literal_error":
-            known = re.findall("'([^']*)'", message)
-            near = difflib.get_close_matches(str(item["input"]).lower(), known, n=1, cutoff=0.5)
-            message += f"; did you mean {near[0]!r}?" if near else ""
-        elif kind == "model_type":
-            message = f"holds keys, not a value: {', '.join(_model_at(model, loc).model_fields)}"
-        elif kind == "tuple_type":
-            message = "must be a list (in an environment variable: as JSON)"
-        elif kind == "invalid_key":
-            message = "holds a key that is not text (YAML reads on, off, yes, no and numbers so: put it in quotes)"
-            loc = loc[:-1]
         yield _located(loc, message, prefix, lines)
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from streamad.errors import StreamadError
 from streamad.simulation.faults import Injection
-from streamad.simulation.kinetics import Y_BIOMASS_OXIDATIVE
-from streamad.simulation.plant import FEED_MAX_L_H, Fermenter, Plan, Readings, State, Upset
+from streamad.simulation.plant import FEED_MAX_L_H, Y_BIOMASS_OXIDATIVE, Fermenter, Plan, Readings, State, Upset
 
 SAMPLES_PER_HOUR = 6
 MAX_HOURS = 27.0

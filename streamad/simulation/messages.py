@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamad.simulation.faults import SENSORS
 from streamad.simulation.recordings import SLOT_US, STAGGER_US, Recording, begin_us, simulate_stream
-from streamad.simulation.sensors import SENSORS
 from streamad.system.files import write_atomically, writing
 from streamad.types import from_us
 

@@ -24,8 +24,16 @@ from streamad.simulation.batch import (
     onset_sample,
     run_batch,
 )
-from streamad.simulation.faults import FAULTS, Fault, Injection, draw_injection
-from streamad.simulation.sensors import CHANNEL_NAMES, draw_noise, measure, sensor_error
+from streamad.simulation.faults import (
+    CHANNEL_NAMES,
+    FAULTS,
+    Fault,
+    Injection,
+    draw_injection,
+    draw_noise,
+    measure,
+    sensor_error,
+)
 
 _EPOCH_US = 1_736_143_200_000_000  # 2025-01-06T06:00:00Z, a Monday's first shift
 _SAMPLE_US = 3_600_000_000 // SAMPLES_PER_HOUR

@@ -60,6 +60,21 @@ class EventLog:
         level: Level = "warning",
     ) -> None:
         """Emit an event of ``kind``, a stable identifier; the log shows it at any verbosity, at ``level``."""
+        told = self.tell(kind, message, partition=partition, stream=stream, model=model, figures=figures, level=level)
+        self._waiting.append(told)
+
+    def tell(
+        self,
+        kind: str,
+        message: str,
+        *,
+        partition: str | None = None,
+        stream: str | None = None,
+        model: ModelRef | None = None,
+        figures: Mapping[str, float] | None = None,
+        level: Level = "warning",
+    ) -> Event:
+        """Emit as ``emit`` does, and return the event: the caller commits it."""
         event = Event(
             kind=kind,
             message=masked(message),
@@ -69,15 +84,15 @@ class EventLog:
             figures=dict(figures or {}),
             created_at=from_us(self._clock.now_us()),
         )
-        self._waiting.append(event)
         self.counts[kind] += 1
         if self._on_event is not None:
             self._on_event(event)
-            return
+            return event
         version = None if model is None else f"{model.name} {model.version}"
         named = {"partition": partition, "stream": stream, "model": version}
         where = {key: name for key, name in named.items() if name is not None}
         getattr(self._log, level)(kind, message=event.message, **where, **event.figures)
+        return event
 
     def take(self) -> list[Event]:
         """Return the events that wait for a commit, and forget them."""

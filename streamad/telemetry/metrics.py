@@ -56,27 +56,33 @@ class ServedCounters:
 class Counters:
     """Counters of input, results and commits since the run began.
 
-    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + ``dead_letters["time_jump"]`` (one sample each)
-    + samples still held: no sample is lost (records
-    read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
-    counts the aborted ones. ``attributions`` are committed, ``unexplained`` those of them without reasons (method
-    none). ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
-    those left open at the end of a finite input. ``without_id`` counts samples left out by
-    ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
-    reason; only some of them become dead letters.
+    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + ``outside`` + ``dead_letters["time_jump"]``
+    (one sample each) + samples still held: no sample is lost (records read again after a failed commit count again).
+    With Kafka every commit is a transaction, and ``commits_failed`` counts the aborted ones. ``attributions`` are
+    committed, ``unexplained`` those of them without reasons (method none). ``trained_model`` counts judged sequences
+    that trained or calibrated the model, ``held`` those left open at the end of a finite input. ``without_id`` counts
+    samples left out by ``sequences.without_id``, ``outside`` those in no sequence, ``before_tag`` those of them before
+    the first reading of a tag, ``unbegun_ends`` end words of no sequence, ``late_boundaries`` words and tags' readings
+    that came too late for their time, ``displaced`` merged samples that replaced another value. ``bad_values`` counts
+    values that cannot be used, by channel and reason; only some of them become dead letters.
     ``unscorable`` counts verdicts by reason, ``judged`` by model and decision; ``last_alerts`` has the id of each
     model's last alert. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
+        # Above 15 attributes: one a figure, all reported together.
         self.records = 0
         self.samples = 0
         self.ignored = 0
         self.tombstones = 0
         self.without_id = 0
+        self.outside = 0
+        self.before_tag = 0
+        self.unbegun_ends = 0
+        self.late_boundaries = 0
         self.sequence_samples = 0
         self.merged = 0
-        self.duplicates = 0
+        self.displaced = 0
         self.late_samples = 0
         self.commits = 0
         self.commits_failed = 0
@@ -116,6 +122,11 @@ class Counters:
         known = reason in self.unscorable or len(self.unscorable) < _REASONS
         self.unscorable[reason if known else "other"] += 1
 
+    def count_odd(self, odd: Mapping[str, int]) -> None:
+        """Add samples in no sequence, and words and tags that say nothing or come late, by counter."""
+        for name, n in odd.items():
+            setattr(self, name, getattr(self, name) + n)
+
     def count_bad_values(self, bad: BadValues, channels: Sequence[str]) -> None:
         """Add the bad values of a block."""
         for column, code in bad.first:
@@ -138,8 +149,7 @@ class Gauges:
     """The state of a run at one moment; None: unknown.
 
     ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
-    by the records' own times; ``waiting_attributions``: committed alerts without theirs; ``latency_*_ms``: from the
-    time of the record that ended a sequence to the commit of its verdict, since the last status line.
+    by the records' own times; ``waiting_attributions``: committed alerts without theirs.
     """
 
     partitions: int
@@ -149,12 +159,6 @@ class Gauges:
     buffered_bytes: int
     waiting_verdicts: int
     waiting_attributions: int
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all as plain numbers."""
-        return asdict(self)
 
 
 class Histogram:

@@ -16,7 +16,6 @@ __all__ = [
     "check_source",
 ]
 
-from streamad.testing.clock import ManualClock
 from streamad.testing.conformance import check_scorer, check_sink, check_source
 from streamad.testing.conformance_detector import check_detector
-from streamad.testing.stubs import ListSink, ListSource, Pause
+from streamad.testing.stubs import ListSink, ListSource, ManualClock, Pause

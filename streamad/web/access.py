@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from streamad.settings.web import ProxySettings
+from streamad.settings.outputs import ProxySettings
 
 TOKEN: Final = "token"
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, cast
 from streamad.errors import StreamadError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.store.records import MarkKind
-from streamad.outputs.marking import MarkWriter
+from streamad.outputs.marks.writing import MarkWriter
 from streamad.outputs.stored import one_model
 from streamad.outputs.versions.service import decline, put_into_service, roll_back
 from streamad.outputs.versions.training import ask_to_relearn

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
@@ -22,17 +23,23 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from streamad.errors import StreamadError
-from streamad.judge.explanations.envelope import Clock
+from streamad.judge.envelope import Clock
 from streamad.pictures.drawing import has_plots
-from streamad.plant import Plant
-from streamad.web.access import Access, Level, Person
+from streamad.web.access import Level, Person
 from streamad.web.acting import Acting, joined_note
-from streamad.web.content import Content
-from streamad.web.http.changes import Changes, Listening
+from streamad.web.http.changes import Listening
 from streamad.web.http.guard import Guard
+from streamad.web.pages.compare import compare
 from streamad.web.pages.layout import Frame, page, sentence_page
+from streamad.web.pages.models import models
+from streamad.web.pages.now import alerts, now
+from streamad.web.pages.running import running
+from streamad.web.pages.sequence import csv, png, sequence
+from streamad.web.pages.stream import stream, streams
+from streamad.web.pages.trust import calibration
 from streamad.web.shared import Shared
-from streamad.web.store.view import Place, View
+from streamad.web.site import Site
+from streamad.web.store.view import Place
 from streamad.web.store.view_file import ViewError
 
 _STATIC: Final = {
@@ -44,17 +51,6 @@ _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
 _MOST_FORM = 16_000
 _MOST_FIELDS = 1_000
 _PACKED = 4  # of nine: a fifth of the time of the last one, for 6 % more bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The parts of the page that requests need."""
-
-    plant: Plant
-    view: View
-    access: Access
-    changes: Changes
-    content: Content
 
 
 def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
@@ -132,7 +128,7 @@ class _Handlers:
         self, request: Request, title: str, place: str, made: Callable[..., Markup], *given: Any
     ) -> Response:
         frame = self._frame(request)
-        content = await run_in_threadpool(made, frame, *given)
+        content = await run_in_threadpool(made, self._site, *given)
         return HTMLResponse(page(frame, title, place, content), headers={"cache-control": "no-store"})
 
     async def now(self, request: Request) -> Response:
@@ -143,34 +139,34 @@ class _Handlers:
     def _made_now(self) -> tuple[str, Markup]:
         """Return how far the view was read, and the content of the page Now, which is the same for everybody."""
         change = self._site.view.mark
-        return change, self._site.content.now()
+        return change, now(self._site)
 
     async def alerts(self, request: Request) -> Response:
         unjudged = request.query_params.get("state") == "new"
-        return await self._page(request, "Alerts", "/", self._site.content.alerts, unjudged, _place(request))
+        return await self._page(request, "Alerts", "/", alerts, unjudged, _place(request))
 
     async def streams(self, request: Request) -> Response:
-        return await self._page(request, "Streams", "/streams", self._site.content.streams)
+        return await self._page(request, "Streams", "/streams", streams)
 
     async def stream(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        shown = self._site.content.stream
-        return await self._page(request, name or "Stream", "/streams", shown, name, _place(request))
+        return await self._page(request, name or "Stream", "/streams", stream, name, _place(request))
 
     async def running(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        return await self._page(request, name or "Running", "/", self._site.content.running, name)
+        return await self._page(request, name or "Running", "/", running, name)
 
     async def compare(self, request: Request) -> Response:
         ids = request.query_params.getlist("id")[:8]
-        return await self._page(request, "Compare", "/compare", self._site.content.compare, ids)
+        return await self._page(request, "Compare", "/compare", compare, ids)
 
     async def calibration(self, request: Request) -> Response:
-        return await self._page(request, "Calibration", "/calibration", self._site.content.calibration)
+        return await self._page(request, "Calibration", "/calibration", calibration)
 
     async def models(self, request: Request) -> Response:
         said, model = (request.query_params.get(name, "") for name in ("said", "model"))
-        return await self._page(request, "Models", "/models", self._site.content.models, said, model)
+        level = request.scope["person"].level
+        return await self._page(request, "Models", "/models", models, level, said, model)
 
     async def sequence(self, request: Request) -> Response:
         name: str = request.path_params["id"]
@@ -183,7 +179,8 @@ class _Handlers:
             return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)
         title = f"{one.stream} {one.sequence}"
         said = request.query_params.get("said", "")
-        return await self._page(request, title, "/", self._site.content.sequence, one, said, _clock(request))
+        made = partial(sequence, level=request.scope["person"].level, said=said, clock=_clock(request))
+        return await self._page(request, title, "/", made, one)
 
     async def _export(self, request: Request, name: str, suffix: str) -> Response:
         one = await run_in_threadpool(self._site.view.sequence, name)
@@ -192,7 +189,7 @@ class _Handlers:
         as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
         as_file["content-encoding"] = "identity"  # packing a large file would hold up everybody else
         if suffix == "csv":
-            text = await run_in_threadpool(self._site.content.csv, one)
+            text = await run_in_threadpool(csv, self._site, one)
             if text is None:
                 raise HTTPException(404, "The judged window of this sequence was not kept.")
             return PlainTextResponse(text, media_type="text/csv", headers=as_file)
@@ -200,7 +197,7 @@ class _Handlers:
             if not has_plots():
                 raise HTTPException(404, "Pictures need matplotlib, of the extra plots.")
             async with self._drawing:
-                picture = await run_in_threadpool(self._site.content.png, one, _clock(request))
+                picture = await run_in_threadpool(png, self._site, one, _clock(request))
             if picture is None:
                 raise HTTPException(404, "The judged window of this sequence was not kept.")
             return Response(picture, media_type="image/png", headers=as_file)
@@ -275,7 +272,7 @@ class _Handlers:
 
     async def health(self, request: Request) -> Response:
         """Return 200 as long as the page can show its view, else 503; what it cannot read is in the body."""
-        troubles = self._site.content.reading_troubles()
+        troubles = dict(self._site.troubles())
         problem = await run_in_threadpool(self._site.view.problem)
         if problem is not None:
             troubles["view"] = problem

@@ -6,21 +6,19 @@ shown with a remark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
 from cronsim import CronSim
 
 from streamad.errors import StreamadError
-from streamad.learn.parts import registry_of
-from streamad.plant import Plant
 from streamad.types import to_us
 from streamad.web.pages.models import overdue_text
 from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
 from streamad.web.rendering import count, duration
-from streamad.web.store.view import SeenEvent, SeenSequence, View
-from streamad.web.workers import Workers
+from streamad.web.site import Site
+from streamad.web.store.view import SeenEvent, SeenSequence
 
 LANES, INBOX = 1_200, 30
 """Most sequences in the lines of Now, and most alerts in its list."""
@@ -40,14 +38,11 @@ _SURGE = 40
 
 
 class Attention:
-    """What the page Now shows of the view. ``troubles`` returns why roles are not read, by role.
+    """What the page Now shows of the view; ``now_us`` is the page's own time, in us since 1970."""
 
-    ``now_us`` is the page's own time, in us since 1970.
-    """
-
-    def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]], workers: Workers) -> None:
-        self._plant, self._view, self._troubles, self._workers = plant, view, troubles, workers
-        self._registry = registry_of(plant)
+    def __init__(self, site: Site) -> None:
+        self._plant, self._view, self._troubles, self._workers = site.plant, site.view, site.troubles, site.workers
+        self._registry = site.registry
 
     def latest(self, now_us: int) -> list[SeenSequence]:
         """Return the sequences that the lines show, the newest first.
@@ -60,7 +55,7 @@ class Attention:
         if (span := span_of(usual)) is None:
             return self._view.latest(LANES)
         near_us = span.last_us + (span.last_us - span.first_us)
-        later = self._view.between(until_us + 1, near_us, LANES) if near_us > until_us else []
+        later = self._view.latest(LANES, since_us=until_us + 1, until_us=near_us) if near_us > until_us else []
         return [*later, *usual][:LANES]
 
     def inbox(self, now_us: int) -> list[SeenSequence]:

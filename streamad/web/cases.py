@@ -68,4 +68,6 @@ def facts_of(one: SeenSequence, rate: float) -> Facts:
         rate=one.rate if one.rate is not None else rate,
         model=model,
         detail=one.detail,
+        n_merged=one.n_merged or 0,
+        n_late=one.n_late or 0,
     )

@@ -15,8 +15,6 @@ import msgspec
 
 from streamad.errors import OutputError, StreamadError
 from streamad.judge.gate import is_shown
-from streamad.learn.feedback.feedback import feedback_problem
-from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.messages import (
     Alert,
     Attribution,
@@ -28,16 +26,12 @@ from streamad.messages import (
     Verdict,
     Window,
     WorkerStatus,
-    message_type,
 )
-from streamad.messages.accepting import MOST_BYTES, MOST_BYTES_ELSE, accepted, accepted_status
-from streamad.outputs.reading import place_of, readable_urls, received, subscription_of
+from streamad.outputs.reader import Decoder, Reader
+from streamad.outputs.reading import accepted_by, place_of, readable_urls, subscription_of
 from streamad.plant import Plant
-from streamad.ports import HoldingSubscription, StoredMessage, Subscription
 from streamad.settings.places import file_path
-from streamad.system.arrived import Arrived
 from streamad.system.opening import read_regular
-from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
@@ -57,7 +51,7 @@ _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "events": (Event,),
     "feedback": (Feedback,),
 }
-_OF_STATUS: tuple[type[Message], ...] = (WorkerStatus, Running)
+_STATUS: Decoder[WorkerStatus | Running] = Decoder((WorkerStatus, Running))
 
 
 class Reading:
@@ -75,13 +69,9 @@ class Reading:
         """Why messages are not read, by their role or the place's name; empty if all is well."""
         self._begun_s = float("-inf")
 
-    def _places(self) -> Iterator[tuple[str, Role, str | None]]:
-        """Yield each place that the page reads: its name in ``troubles``, its role and, of an output, its URL."""
+    def _places(self) -> Iterator[tuple[str, Role, str]]:
+        """Yield each place that the page reads: its name in ``troubles``, its role and its URL."""
         for role in _KINDS:
-            if role == "feedback":
-                if feedback_url(self._plant.settings) is not None:
-                    yield role, role, None
-                continue
             for number, url in enumerate(readable_urls(self._plant, role)):
                 yield role if number == 0 else f"{role} of the learner", role, url
 
@@ -158,60 +148,34 @@ class Reading:
                 self._trouble(name, str(error))
             await asyncio.sleep(_RETRY_S)
 
-    def _subscription(self, role: Role, url: str | None) -> Subscription:
-        if role == "feedback":
-            return feedback_subscription(self._plant, group=self._group, start="earliest")
+    async def _read(self, name: str, role: Role, url: str) -> None:
+        """Read a place; what has arrived is taken up in one commit, and done after it."""
         wanted = {"group": self._group, "start": "earliest"}
-        return subscription_of(self._plant, role, wanted, url=url, is_patient=True)
+        subscription = subscription_of(self._plant, role, wanted, url=url, is_patient=True)
+        decoder = Decoder(_KINDS[role], accept=accepted_by(self._plant))
+        async with Reader(subscription, decoder, ahead=True) as messages:
+            while batch := await messages.arrived():
+                if kept := [one.message for one in batch if self._is_shown(one.message)]:
+                    await self._put(kept)
+                    self.troubles.pop(name, None)
+                messages.done(one.number for one in batch)
 
-    async def _read(self, name: str, role: Role, url: str | None) -> None:
-        subscription = self._subscription(role, url)
-        if not isinstance(subscription, HoldingSubscription):  # asking for the next message would mark this one as done
-            async with received(subscription) as messages:
-                async for stored in messages:
-                    await self._take(name, role, [stored])
-            return
-        subscription.hold()
-        async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
-            while batch := await arrived.take():
-                await self._take(name, role, batch)
-                subscription.release(len(batch))
-
-    async def _take(self, name: str, role: Role, batch: list[StoredMessage]) -> None:
-        """Take up a batch in one commit."""
-        kept = await asyncio.to_thread(self._kept, role, batch)
-        if kept:
-            await self._put(kept)
-            self.troubles.pop(name, None)
-
-    def _kept(self, role: Role, batch: list[StoredMessage]) -> list[Message]:
-        """Return what the view keeps of the messages of a batch."""
-        kinds = {message_type(kind): kind for kind in _KINDS[role]}
-        decoded = (None if stored.problem is not None else _decoded(stored.value, kinds, role) for stored in batch)
-        accepted_ones = (None if message is None else self._accepted(message) for message in decoded)
-        return [message for message in accepted_ones if message is not None]
-
-    def _accepted(self, message: Message) -> Message | None:
-        """Return what the view keeps of ``message``; None if it is refused, as are marks that the monitor refuses."""
-        if isinstance(message, Feedback):
-            return message if feedback_problem(message, self._latest_us()) is None else None
+    def _is_shown(self, message: Message) -> bool:
+        """Return whether the view keeps ``message``: some windows are there for learning alone."""
         display = self._plant.settings.display
-        if isinstance(message, Window) and not is_shown(message.verdict_id, alerted=message.alerted, display=display):
-            return None  # it is there for learning
-        return accepted(message)
+        return not isinstance(message, Window) or is_shown(message.verdict_id, alerted=message.alerted, display=display)
 
     async def _read_status(self) -> None:
         """Follow the topic of the workers' status from its beginning: it holds the newest of each worker."""
-        async with received(subscription_of(self._plant, "status", {"start": "earliest"})) as messages:
-            async for stored in messages:
-                if stored.key is not None and not stored.value and stored.problem is None:
-                    self.workers.remove(stored.key.decode("utf-8", "replace"))
-                    self._heard()
-                    continue
-                message = None if stored.problem is not None else _status_in(stored.value)
-                if message is None:
-                    continue
-                self.workers.take(message)
+
+        def remove(key: str) -> None:
+            self.workers.remove(key)
+            self._heard()
+
+        subscription = subscription_of(self._plant, "status", {"start": "earliest"})
+        async with Reader(subscription, _STATUS, on_removed=remove) as messages:
+            async for one in messages:
+                self.workers.take(one.message)
                 self._heard()
 
     def _watch(self, folder: Path) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -258,10 +222,6 @@ class Reading:
                 self._on_change()
             await asyncio.sleep(_LOOK_S)
 
-    def _latest_us(self) -> int:
-        """Return the latest time that a mark may have, as for the monitor."""
-        return self._plant.clock.now_us() + self._plant.settings.decode.max_clock_skew
-
     async def _put(self, messages: list[Message]) -> None:
         """Commit ``messages`` to the view; a full disk is waited for."""
         while True:
@@ -291,22 +251,11 @@ class Reading:
             await asyncio.sleep(_TRIM_S)
 
 
-def _decoded(value: bytes, kinds: dict[str, type[Message]], role: Role) -> Message | None:
-    """Return the message, None if it is too long, of another kind or none at all."""
-    if len(value) > MOST_BYTES.get(role, MOST_BYTES_ELSE):
-        return None
-    try:
-        head = decode_json(value, _Head)
-        kind = kinds.get(head.type if head.type is not None else ("feedback" if role == "feedback" else ""))
-        return None if kind is None else decode_json(value, kind)
-    except msgspec.DecodeError:
-        return None
-
-
 def _status_in(value: bytes) -> WorkerStatus | Running | None:
     """Return the message about what runs, None if it is none."""
-    message = _decoded(value, {message_type(kind): kind for kind in _OF_STATUS}, "status")
-    return accepted_status(message) if isinstance(message, WorkerStatus | Running) else None
+    with suppress(msgspec.DecodeError):
+        return _STATUS.decoded(value)
+    return None
 
 
 def _status_files(folder: Path) -> tuple[dict[Path, tuple[int, ...]], int]:
@@ -343,7 +292,3 @@ def _messages_in(path: Path) -> list[WorkerStatus | Running]:
         return []
     found = [message for line in content.splitlines() if (message := _status_in(line)) is not None]
     return found if found and isinstance(found[0], WorkerStatus) else []
-
-
-class _Head(msgspec.Struct):
-    type: str | None = None

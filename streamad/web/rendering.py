@@ -8,6 +8,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from streamad.pictures.facts import elapsed, is_counted
 from streamad.safe_text import masked, visible_name
 from streamad.types import from_us, to_us
 
@@ -74,8 +75,10 @@ _TEMPLATES.filters |= {
     "counted": count,
     "digits": digits,
     "duration": duration,
+    "elapsed": elapsed,
     "percent": percent,
     "us": to_us,
     "utc": from_us,
 }
+_TEMPLATES.tests["counted_time"] = is_counted
 _TEMPLATES.globals["JUDGED"] = JUDGED

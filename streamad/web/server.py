@@ -15,15 +15,15 @@ from typing import Any
 from streamad.errors import ConfigError, OutputError, Problem
 from streamad.plant import Plant
 from streamad.settings.fields import SecretSource
-from streamad.settings.web import WebSettings
+from streamad.settings.outputs import WebSettings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
 from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
-from streamad.web.app import Site, application
-from streamad.web.content import Content
+from streamad.web.app import application
 from streamad.web.http.changes import Changes
 from streamad.web.reading import Reading
+from streamad.web.site import Site
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
@@ -80,7 +80,9 @@ class Page:
         workers = Workers(self._plant.clock)
         changes = Changes(view, web.max_browsers, workers)
         reading = Reading(self._plant, view, changes.wake, workers)
-        content = Content(self._plant, view, lambda: reading.troubles, workers)
+        site = Site(
+            self._plant, view, workers, troubles=lambda: reading.troubles, access=self._access(), changes=changes
+        )
 
         @asynccontextmanager
         async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -95,7 +97,7 @@ class Page:
                 await asyncio.gather(task, loading, return_exceptions=True)
 
         config = uvicorn.Config(
-            application(Site(self._plant, view, self._access(), changes, content), lifespan),
+            application(site, lifespan),
             http=Connection,
             log_config=None,
             access_log=False,

@@ -13,6 +13,7 @@ if os.environ.get("CI") != "true":  # where it must be there
 
 from playwright.sync_api import Browser
 
+from tests.support.shared import made_once
 from tests.support.web.browser import chromium_or_skip, new_browser
 from tests.support.web.site import judged_plant
 
@@ -21,9 +22,12 @@ from tests.support.web.site import judged_plant
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a plant with a model and outputs; tests that change it copy it."""
     chromium_or_skip()
-    folder = tmp_path_factory.mktemp("judged")
+    return made_once(tmp_path_factory, "judged", _judge)
+
+
+def _judge(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        return judged_plant(folder, monkeypatch).folder
+        judged_plant(folder, monkeypatch)
 
 
 @pytest.fixture(scope="module")

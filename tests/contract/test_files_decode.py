@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.plugins import ConnectorContext, connect_source
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.numerals import Numerals
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 CHANNELS = ("temp_c", "pressure_bar")
 T_US = 1_772_352_930_250_000  # 2026-03-01T08:15:30.250Z
@@ -23,12 +31,16 @@ WIDE = {"stream": "unit", "sequence": "batch", "time": "time", "values": None}
 LONG = {"stream": "unit", "sequence": "batch", "time": "ts", "channel": "tag", "value": "value"}
 
 
-async def decode(url: str, base: Path, fields: dict[str, Any] | None) -> list[SampleBlock | str]:
+async def decode(
+    url: str, base: Path, fields: dict[str, Any] | None, decimal: Any = ".", thousands: Any = None
+) -> list[SampleBlock | str]:
     """Return the samples of each record, or the kind of its error."""
     clock = ManualClock(T_US + 10**9)
-    source = connect_source(url, {}, ConnectorContext(tuple(map(ChannelSpec, CHANNELS)), clock, base))
-    settings = DecodeSettings(fields=None if fields is None else FieldSettings(**fields))
-    decoder = Decoder(settings, [ChannelSettings(name=name) for name in CHANNELS])
+    context = ConnectorContext(tuple(map(ChannelSpec, CHANNELS)), clock, base, decimal=decimal, thousands=thousands)
+    source = connect_source(url, {}, context)
+    names = None if fields is None else FieldSettings(**fields)
+    decode = DecodeSettings(fields=names, decimal=decimal, thousands=thousands)
+    decoder = Decoder(decode, [ChannelSettings(name=name) for name in CHANNELS])
     found: list[SampleBlock | str] = []
     async for event in source.batches():
         if isinstance(event, PartitionAssigned):
@@ -36,7 +48,7 @@ async def decode(url: str, base: Path, fields: dict[str, Any] | None) -> list[Sa
         elif isinstance(event, RecordBatch):
             for record in event.records:
                 try:
-                    block = decoder.decode(record, clock.now_us())
+                    block = block_in(decoder, record, clock.now_us())
                 except DecodeError as error:
                     found.append(error.kind)
                 else:
@@ -71,6 +83,50 @@ async def test_wide_csv(tmp_path: Path) -> None:
     assert bad.bad.first == {(0, 1): "must be a number or null, got 'Bad Input'"}
     assert cut == "malformed"
     expect(last, "0042", T_US + 750_000, [81.5, np.nan])
+
+
+MARKS = [(".", None), (".", ","), (".", "'"), (",", None), (",", "."), (",", " ")]
+WRITTEN = st.one_of(
+    st.from_regex(r"[+-]?[0-9]{1,4}([.,' ][0-9]{1,4}){0,3}(e[0-9])?", fullmatch=True),
+    st.sampled_from(["1,001", "999", "1.780", "1.780,6", "1'000'000", "1\u202f000,5", "Bad", "nan", "-0,5", "007"]),
+)
+
+
+@given(st.lists(WRITTEN, min_size=1, max_size=8), st.sampled_from(MARKS))
+@settings(max_examples=200, deadline=None)
+async def test_a_cell_is_the_number_that_the_plants_marks_make_it_or_a_bad_value(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[str], marks: tuple[Any, Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("marks")
+    rows = "".join(f'r;b;2026-03-01T08:15:{second:02}Z;"{cell}";1\n' for second, cell in enumerate(cells))
+    (folder / "a.csv").write_text(f"unit;batch;time;temp_c;pressure_bar\n{rows}", encoding="utf-8")
+    blocks = await decode("a.csv", folder, WIDE, *marks)
+    assert len(blocks) == len(cells)
+    for cell, block in zip(cells, blocks, strict=True):
+        assert isinstance(block, SampleBlock)
+        try:
+            expected = Numerals(*marks).number(cell)
+        except ValueError:
+            expected = math.nan
+        np.testing.assert_array_equal(block.values[0, 0], np.float32(expected), err_msg=cell)
+        assert (block.bad is not None) == (math.isnan(expected) and cell != "nan")
+
+
+async def test_a_followed_file_has_the_plants_marks_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("batch;temp_c\nB-1;1.780,5\nB-2;999\n", encoding="utf-8")
+    context = ConnectorContext((ChannelSpec("temp_c"),), ManualClock(), tmp_path, decimal=",", thousands=".")
+    source = connect_source("a.csv", {"follow": True, "follow_interval": "1ms"}, context)
+    values: list[Any] = []
+    async with aclosing(cast("AsyncGenerator[Any, None]", source.batches())) as events:
+        async for event in events:
+            if isinstance(event, PartitionAssigned):
+                await source.seek(event.partition, None)
+            elif isinstance(event, RecordBatch):
+                values += [msgspec.msgpack.decode(record.value)["temp_c"] for record in event.records]
+            if len(values) == 2:
+                break
+    await source.close()
+    assert values == [1780.5, 999]
 
 
 async def test_long_csv(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import sync_folder
+from streamad.system.output_files import output_files
 from streamad.testing import ListSource
 from streamad.types import Record
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
@@ -44,6 +45,8 @@ MODES: dict[str, dict[str, Any]] = {
     "gap-length": {"end": ["gap", "length"], "gap": "3s", "length": 6, "allowed_lateness": "2s"},
     "several-models": {"end": ["marker", "change"], "allowed_lateness": "2s"},
 }
+ROTATE = 300
+"""Windows go to another file after so many bytes: a crash may hit the change, and a start may cut back to before it."""
 
 
 def plant(mode: str) -> Settings:
@@ -71,7 +74,8 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
     """Run once, from what the disk holds to the end of the input or a crash; returns the number of commits."""
     clock = TickingClock(0.001)
     context = ConnectorContext(settings.channel_specs, clock, folder)
-    sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
+    options = {role: JsonlSinkOptions(rotate=ROTATE if role == "windows" else None) for role in ROLES}
+    sinks = {role: JsonlSink(f"out/{role}.jsonl", options[role], context) for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
     batcher = (
         ModelBank(settings, clock, version_of) if settings.models else MicroBatcher(model_of(), clock, settings.run)
@@ -132,6 +136,7 @@ def test_a_crash_at_any_operation_changes_no_output(
 ) -> None:
     expected = crash_free(mode, 2)
     assert all(expected[role] for role in ROLES if role != "events")
+    assert len(output_files(tmp_path / "crash-free" / "out" / "windows.jsonl")) > 2
     names = {(json.loads(text).get("model") or {}).get("name") for text in expected["verdicts"]}
     assert names == ({None, "default", "default.A", "default.B"} if mode == "several-models" else {"test"})
     crashes = 0

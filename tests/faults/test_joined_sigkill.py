@@ -7,15 +7,20 @@ import sys
 
 import pytest
 
-from benchmarks import faults_on_files, faults_operating
+from benchmarks import faults_learning, faults_on_files, faults_operating
 from benchmarks.faults import WRONG
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
 
-@pytest.mark.parametrize("operate", [False, True], ids=["alone", "with metrics and notices"])
-def test_killed_while_its_files_grow_nothing_is_lost_or_repeated(operate: bool) -> None:
-    options = argparse.Namespace(kills=5, seed=3, detector="mean_square", limit_s=240.0, operate=operate)
+@pytest.mark.parametrize(
+    "beside",
+    ["nothing", "metrics and notices", "a learner", "values that hold", "lists", "values that hold, lists and states"],
+)
+def test_killed_while_its_files_grow_nothing_is_lost_or_repeated(beside: str) -> None:
+    operate, learn = beside == "metrics and notices", beside == "a learner"
+    options = argparse.Namespace(kills=5, seed=3, detector="mean_square", limit_s=240.0, operate=operate, learn=learn)
+    options.hold, options.each, options.states = (word in beside for word in ("hold", "lists", "states"))
     figures = faults_on_files.run(options, {"detector": "mean_square"})
     assert figures["kills"] == 5
     assert figures["sequences"] > 500
@@ -26,3 +31,7 @@ def test_killed_while_its_files_grow_nothing_is_lost_or_repeated(operate: bool) 
         assert figures["notices"] > 50
         assert figures["kills_of_notify"] > 0
         assert figures["scrapes_answered"] > 0
+    if learn:
+        assert {name: figures[name] for name in faults_learning.WRONG} == dict.fromkeys(faults_learning.WRONG, 0)
+        assert figures["windows_stored"] > 500
+        assert figures["kills_of_learn"] > 0

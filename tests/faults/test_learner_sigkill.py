@@ -43,9 +43,10 @@ class Lives(Scenario):
     """A plant whose workers and learners die as they are told; each life of a worker finds ``AT_ONCE`` more."""
 
     def __init__(self, folder: Path) -> None:
-        many = {"after_inliers": 20, "max_accepted": 2_000, "max_reserve": 2_000, "max_aside": 2_000}
+        many = {"after_inliers": 20, "max_training": 5_000}
         super().__init__(folder, "elsewhere", learning={**LEARNING, **many})
         self.deaths: list[str] = []
+        self.n_given_up = 0
         self.workers: list[Worker] = []
 
     def start(self, *arguments: str, **kill: str) -> Worker:
@@ -58,6 +59,24 @@ class Lives(Scenario):
         assert code in (0, -signal.SIGKILL), worker.said()[-3000:]
         if code:
             self.deaths.append(worker.name)
+
+    def learn_with_deaths(self, told: str) -> None:
+        """Let each try of a training die as ``told``, until the learner gives it up.
+
+        The learner dies with it: alone it would wait 10, 20 and 40 s before it tries again; one that starts does not.
+        """
+        while not self._has_ended(self.start("learn", "--present", KILL_TRAINER=told)):
+            pass
+        self.n_given_up += "the training process died 3 times" in self.workers[-1].said()
+
+    def _has_ended(self, learner: Worker) -> bool:
+        until(lambda: not learner.is_running or "training_interrupted" in learner.said())
+        if not learner.is_running:
+            self.ended(learner)
+            return True
+        learner.kill()
+        self.deaths.append(learner.name)
+        return False
 
     def record_more(self) -> None:
         self.record(AT_ONCE, {9: 10.0})
@@ -118,11 +137,15 @@ def test_the_learner_killed_while_it_stores(path: str, counts: list[int], lives:
 
 def test_the_learner_killed_while_it_trains_or_promotes(lives: Lives) -> None:
     lives.record(120, {})
-    for path, count in [("versions/.", 1), ("versions/.", 6), (".CURRENT.", 1), (".CURRENT.", 2), ("training/", 25)]:
+    for told in ("versions/.:1", "versions/.:6", ".CURRENT.:1", ".CURRENT.:2"):
         lives.record_more()
         lives.streamad("run", "--quiet")
-        trainer = lives.start("learn", "--present", KILL_TRAINER=f"{path}:{count}")
-        lives.ended(trainer)
+        lives.learn_with_deaths(told)
+    lives.record_more()
+    lives.streamad("run", "--quiet")
+    lives.ended(lives.start("learn", "--present", KILL_TRAINER="training/:25"))  # which tries again by itself
+    assert lives.deaths == ["learn"] * 12
+    assert lives.n_given_up == 4
     lives.assert_clean()
 
 

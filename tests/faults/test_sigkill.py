@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from streamad.types import from_us
 from tests.support.forks import fork_server_context, forked
 from tests.support.runtime import child
-from tests.support.runtime.pipeline import messy_recordings, outputs
+from tests.support.runtime.pipeline import START_US, messy_recordings, outputs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
@@ -66,6 +67,43 @@ def test_killed_at_random_moments_and_started_again_nothing_is_lost_or_repeated(
     run_to_the_end(start, plant)
     assert child.commits(plant) > killed_after[-1] + 3, "the last kill landed in the middle of the work, too"
     assert outputs(plant) == expected
+
+
+def write_table(folder: Path, n_rows: int) -> None:
+    """Write a table with the first ``n_rows`` batches of each stream: 4 of every 5 seconds."""
+    starts_us = [START_US + 5_000_000 * number for number in range(n_rows)]
+    rows = [
+        f"{stream},{stream}-{number},{from_us(start_us).isoformat()},{from_us(start_us + 4_000_000).isoformat()}"
+        for number, start_us in enumerate(starts_us)
+        for stream in "abcdef"
+    ]
+    (folder / "batches.csv").write_text("\n".join(["stream,id,begin,end", *rows]) + "\n")
+
+
+def test_killed_while_a_table_grows_nothing_is_lost_or_repeated(tmp_path: Path, start: Start) -> None:
+    plant, undisturbed = write_plant(tmp_path / "plant"), write_plant(tmp_path / "crash-free")
+    write_table(undisturbed, 40)
+    process = start(child.monitor_by_table, undisturbed, 0.0)
+    process.join(LIMIT_S)
+    assert process.exitcode == 0
+    expected = outputs(undisturbed)
+    assert len(set(expected["verdicts"])) == len(expected["verdicts"]) > 100
+    assert all(len(expected[role]) > 5 for role in ("alerts", "attributions", "late"))
+    rng = random.Random(21)
+    for n_rows in (0, 1, 3, 5, 8, 10, 13, 16, 40, 40, 40):
+        write_table(plant, n_rows)
+        process = start(child.monitor_by_table, plant)
+        wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 9))
+        time.sleep(rng.random() * 0.008)
+        process.kill()
+        process.join(10)
+    process = start(child.monitor_by_table, plant, 0.0)
+    process.join(LIMIT_S)
+    assert process.exitcode == 0
+    found = outputs(plant)
+    assert {role: sorted(lines) for role, lines in found.items()} == {
+        role: sorted(lines) for role, lines in expected.items()
+    }
 
 
 def wait_for_commits(process: ForkServerProcess, folder: Path, number: int) -> None:

@@ -277,8 +277,8 @@ def test_a_paced_replay_takes_as_long_as_the_recording_did(plant: CliPlant, spee
     [
         (None, "cannot read"),
         (b"", "no column"),
-        (b"sequence;mark\na;1\n", "no column label (columns: sequence, mark)"),
-        (b"batch,label\na,1\n", "no column sequence"),
+        (b"sequence;mark\na;1\n", "no column of the label (label) (columns: sequence, mark): name those that it has"),
+        (b"batch,label\na,1\n", "no column of the id (sequence) (columns: batch, label)"),
         (b"sequence,label\n", "no labels"),
         (b"\xff\xfe\x00\x01,\x00", "not a CSV"),
         (b"sequence,label\nsomething,0\nother,1\n", "'recordings-0' of stream 'r1', the labels 'something'"),

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.environment import make_demo_environment
 from tests.support.scripts import SCRIPTS
 from tests.support.web.run import is_alive, link_of, needs_proc
 
@@ -25,17 +25,9 @@ _LIMIT_S = 300.0
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Path:
-    """An environment with this Python, where everything is installed."""
-    folder = tmp_path / "venv"
-    (folder / "bin").mkdir(parents=True)
-    python = folder / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    key = subprocess.run(
-        ["bash", "-c", f'source "{SCRIPTS}/_environment"; install_key'], capture_output=True, check=True
-    )
-    (folder / ".streamad-installed-web").write_bytes(key.stdout)
-    return folder
+    """The environment that the demo makes."""
+    make_demo_environment(tmp_path / "venv")
+    return tmp_path / "venv"
 
 
 @pytest.fixture

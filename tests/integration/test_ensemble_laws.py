@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from streamad.judge.calibration import Calibration, calibration_count
-from streamad.learn.training.split import hash_order
+from streamad.learn.training.calibrating import hash_order
 from streamad.types import WindowSet
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from tests.support.detectors import sequences

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, L
+from tests.support.runtime.cli import NEAREST, CliPlant, L
 from tests.support.runtime.pipeline import START_US
 
+MODEL = NEAREST
 N_DAYS = 4
 BATCHES = 9
 
@@ -83,13 +84,13 @@ Undisturbed = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def undisturbed(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained_nearest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Undisturbed:
     """Gives the verdicts of one run over all days, in a plant of its own."""
 
     def run() -> list[dict[str, Any]]:
-        shutil.copytree(trained, tmp_path / "undisturbed")
-        other = Days(CliPlant(tmp_path / "undisturbed", capsys, monkeypatch))
+        shutil.copytree(trained_nearest, tmp_path / "undisturbed")
+        other = Days(CliPlant(tmp_path / "undisturbed", capsys, monkeypatch, MODEL))
         other.write(8, 9, 10, 11)
         other.run()
         return other.verdicts()

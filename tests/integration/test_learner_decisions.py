@@ -1,7 +1,7 @@
-"""The learner decides as workers that learn do: version by version, sequence by sequence, in a committed scenario.
+"""The learner decides as it did: version by version, sequence by sequence, in a committed scenario.
 
-The decisions in ``tests/support/learning/decisions.json`` were recorded on the path on which each worker learns, with
-``python -m tests.support.learning.scenario worker FOLDER``, before the learner was written.
+The decisions in ``tests/support/learning/decisions.json`` were recorded with the bounds of the shares as three keys, by
+the learner that had reproduced those of workers that learned by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.learning.scenario import Scenario
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a fork server")
 
 
-def test_the_learner_decides_as_workers_that_learn_did(tmp_path: Path) -> None:
+def test_the_learner_decides_as_it_did(tmp_path: Path) -> None:
     recorded = json.loads(Path(scenario.__file__).with_name("decisions.json").read_text())
     assert len({version["reason"] for version in recorded[-1]["versions"]}) == 4, "first, inliers, drift, relearn"
     found = Scenario(tmp_path / "plant", "elsewhere").decisions()

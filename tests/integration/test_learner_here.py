@@ -93,6 +93,7 @@ def test_the_learner_ends_with_its_run(plant: Scenario, how: signal.Signals) -> 
     (plant.folder / "plant.yaml").write_text(followed)
     run = run_of(plant)
     until(lambda: len(learners_of(plant.folder)) == 1 and (plant.folder / "inliers" / "learner.json").exists())
+    until((plant.folder / "out" / "verdicts.jsonl").exists)  # before, the run itself may still be starting
     run.send(how)
     assert run.process.wait(LIMIT_S) == (0 if how is signal.SIGTERM else -signal.SIGKILL), run.said()[-2000:]
     deadline_s = time.monotonic() + LIMIT_S

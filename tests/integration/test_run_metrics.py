@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.runtime.cli import CliPlant, started, streamad
+from tests.support.runtime.cli import NEAREST, CliPlant, started, streamad
 from tests.support.web.run import append, recorded, write_live_config
+
+MODEL = NEAREST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "operating.md"
 LIMIT_S = 60.0

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, started, until_line
+from tests.support.runtime.cli import NEAREST, CliPlant, started, until_line
 from tests.support.web.run import (
     append,
     is_alive,
@@ -29,6 +29,8 @@ from tests.support.web.run import (
     recorded,
     write_live_config,
 )
+
+MODEL = NEAREST
 
 _LIMIT_S = 60.0
 
@@ -86,7 +88,7 @@ async def test_a_page_that_is_killed_or_hangs_leaves_the_run_as_it_is(
         said = await asyncio.to_thread(end, process)
     assert outputs(plant) == undisturbed
     assert not is_alive(page)
-    assert ("the page was killed by signal 9; the run is not concerned" in said) == (trouble == signal.SIGKILL)
+    assert ("the page was killed by signal 9; the run goes on" in said) == (trouble == signal.SIGKILL)
 
 
 @needs_proc
@@ -127,7 +129,7 @@ def test_a_port_in_use_is_said_and_the_run_goes_on(plant: CliPlant, taken: int) 
         assert process.returncode == 0
     assert json.loads(written)["sequences"] == 16
     assert f"the page cannot listen at 127.0.0.1:{taken}" in said
-    assert "the page ended with exit code 1; the run is not concerned" in said
+    assert "the page ended with exit code 1; the run goes on" in said
     assert "stays" not in said
 
 
@@ -145,7 +147,7 @@ def test_without_the_extra_there_is_one_clear_error_before_anything_starts(
     plant.write_config()
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        "streamad.commands.shared.extras.find_spec", lambda name: None if name == "uvicorn" else find_spec(name)
+        "streamad.commands.shared.plants.find_spec", lambda name: None if name == "uvicorn" else find_spec(name)
     )
     before = plant.files()
     plant(command).assert_one_line_error("the page needs uvicorn: pip install 'streamad-monitor[web]'", code=2)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from streamad.commands.shared import console
-from tests.support.runtime.cli import CliPlant
+from tests.support.runtime.cli import NEAREST, CliPlant
+
+MODEL = NEAREST
 
 
 @pytest.mark.parametrize("command", ["replay", "run", "score"])
@@ -56,12 +58,37 @@ def test_what_score_could_not_read_is_said(plant: CliPlant) -> None:
     assert "dead letters: 2 (1 unknown_channel, 1 malformed)" in outcome.err
 
 
-@pytest.mark.parametrize("command", ["replay", "score"])
-def test_input_without_a_record_is_a_note(plant: CliPlant, command: str) -> None:
-    (plant.folder / "recordings/day.jsonl").write_text("")
+@pytest.mark.parametrize("is_much", [False, True])
+@pytest.mark.parametrize("command", ["replay", "run", "score", "train recordings/day.jsonl"])
+def test_losses_are_counted_and_above_5_percent_said_with_the_remedy(
+    plant: CliPlant, command: str, is_much: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(plant.folder)
+    path = plant.folder / "recordings/day.jsonl"
+    messages = [json.loads(line) for line in path.read_text().splitlines()]
+    for message in messages if is_much else messages[:1]:
+        times = message["times"]
+        message["times"] = [times[at - at % 2] for at in range(len(times))]
+    path.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+    if command.startswith("train"):
+        plant.write_config(sequences={"max_merged": 1})
     outcome = plant(command)
-    assert outcome.code == 0
-    assert "note: no record was read: is the path or URL right" in outcome.err
+    said = " ".join((outcome.out + outcome.err).split())
+    n = len(messages[0]["times"]) // 2
+    assert bool(re.search(rf"displaced:? {n} ", said)) != is_much
+    remedy = r"displaced: \d+ of \d+ samples are lost; values of equal times replace each other: name a finer time"
+    assert bool(re.search(remedy, said)) == is_much
+    if command.startswith("train"):
+        assert outcome.code == is_much
+        assert ("displaced by another value of their channel and time" in said) == is_much
+
+
+@pytest.mark.parametrize("command", ["replay", "score"])
+def test_input_without_a_record_is_an_error_but_in_a_range_of_time_a_note(plant: CliPlant, command: str) -> None:
+    (plant.folder / "recordings/day.jsonl").write_text("")
+    plant(command).assert_one_line_error("no record was read: is the path or URL right")
+    (plant.folder / "empty").mkdir()
+    assert plant(f"{command} empty").code != 0
 
 
 def test_why_sequences_have_no_score(plant: CliPlant) -> None:

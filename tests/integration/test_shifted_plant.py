@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as monkeypatch:
         plant = CliPlant(folder, None, monkeypatch)  # type: ignore[arg-type]  # only writes files here
         plant.write_config(
-            model={"recordings": None, "detector": "ensemble", "options": {}, "references": []},
+            model={"recordings": None, "detector": "nearest", "options": {}, "references": []},
             alerts={"false_alarm_rate": RATE},
             sinks={"events": "out/events.jsonl"},
         )
@@ -115,7 +115,7 @@ def test_replay_gives_the_event_as_run_does(trained: CliPlant) -> None:
 def test_run_says_it_as_an_event_once_and_in_its_summary_and_a_second_run_too(trained: CliPlant) -> None:
     trained.write_config(
         source={"url": "shifted"},
-        model={"recordings": None, "detector": "ensemble", "options": {}},
+        model={"recordings": None, "detector": "nearest", "options": {}},
         alerts={"false_alarm_rate": RATE},
         sinks={"events": "out/events.jsonl"},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,16 @@ from streamad.errors import SourceError
 from streamad.messages import Role
 from streamad.ports import TopicFinding
 from streamad_connectors.kafka.client.options import KafkaSinkOptions
-from tests.support.kafka.broker import Broker, admin_of, create_topics, new_broker, produce, read_committed, unique_name
+from tests.support.kafka.broker import (
+    Broker,
+    Message,
+    admin_of,
+    create_topics,
+    new_broker,
+    produce,
+    read_committed,
+    unique_name,
+)
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 from tests.support.runtime.cli import CliPlant
 
@@ -59,10 +69,11 @@ async def topic_names(bootstrap: str) -> set[str]:
 async def test_all_topics_are_made_as_they_should_be(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap, n_inputs=2)
     findings = await plant.create(partitions=3)
-    names = [*plant.inputs, *plant.progress, f"{plant.name}.alerts", f"{plant.name}.dead"]
+    names = [*plant.inputs, *plant.progress, plant.claims, f"{plant.name}.alerts", f"{plant.name}.dead"]
     assert [(finding.level, finding.topic) for finding in findings] == [("ok", name) for name in names]
     assert findings[0].text.startswith("made: 3 partitions, 1 copy, cleanup.policy=delete, retention.ms=")
-    assert await sizes_of(kafka.bootstrap, names) == dict.fromkeys(names, 3)
+    assert await sizes_of(kafka.bootstrap, names) == {**dict.fromkeys(names, 3), plant.claims: 1}
+    assert (await settings_of(kafka.bootstrap, plant.claims))["cleanup.policy"] == "compact"
 
     progress = await settings_of(kafka.bootstrap, plant.progress[1])
     assert progress["cleanup.policy"] == "compact"
@@ -77,7 +88,7 @@ async def test_a_long_sequence_lets_the_input_be_kept_for_longer(kafka: Broker) 
     async with plant.topics() as topics:
         wanted = {topic.name: topic for topic in await topics.wanted()}
     assert wanted[plant.inputs[0]].settings["retention.ms"] == str(40 * 86_400_000)
-    assert {topic.partitions for topic in wanted.values()} == {None}
+    assert {topic.partitions for name, topic in wanted.items() if name != plant.claims} == {None}
 
 
 async def test_what_is_there_gives_the_partitions_and_stays_as_it_is(kafka: Broker) -> None:
@@ -102,8 +113,8 @@ async def test_a_dry_run_makes_nothing(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
     before = await topic_names(kafka.bootstrap)
     findings = await plant.create(dry_run=True)
-    assert len(findings) == 4
-    assert all(finding.text.startswith("would be made: 3 partitions") for finding in findings)
+    assert len(findings) == 5
+    assert all(finding.text.startswith("would be made: ") for finding in findings)
     assert {name for name in await topic_names(kafka.bootstrap) - before if plant.name in name} == set()
 
 
@@ -168,7 +179,8 @@ async def test_existing_topics_with_fewer_copies_than_requested_are_reported(kaf
     plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     (told,) = texts(await plant.create(replicas=3), "(cluster)", "warning")
-    assert told.startswith(f"fewer copies than 3: {plant.inputs[0]}, {plant.progress[0]}, ")
+    names = told.removeprefix("fewer copies than 3: ").partition(";")[0].split(", ")
+    assert {plant.inputs[0], plant.progress[0], plant.claims} < set(names)
     assert texts(await plant.create(), "(cluster)", "warning") == []
 
 
@@ -195,6 +207,7 @@ async def test_missing_topics_are_reported_and_not_made(kafka: Broker) -> None:
     assert errors_of(findings) == [
         (plant.inputs[0], missing),
         (plant.progress[0], missing),
+        (plant.claims, missing),
         (f"{plant.name}.alerts", missing),
         (f"{plant.name}.dead", missing),
     ]
@@ -204,7 +217,7 @@ async def test_missing_topics_are_reported_and_not_made(kafka: Broker) -> None:
 async def test_nothing_is_made_by_asking_where_brokers_make_topics(unsuitable: Broker) -> None:
     plant = TopicsPlant(unsuitable.bootstrap, request_timeout="2s")
     findings = await plant.check()
-    assert len([topic for topic, _ in errors_of(findings) if plant.name in topic]) == 4
+    assert len([topic for topic, _ in errors_of(findings) if plant.name in topic]) == 5
     assert not any(plant.name in name for name in await topic_names(unsuitable.bootstrap))
     (warned,) = texts(findings, "(cluster)", "warning")
     assert warned.startswith("auto.create.topics.enable=true: a mistyped topic is made silently")
@@ -301,6 +314,25 @@ async def test_messages_longer_than_usual_get_a_topic_that_takes_them(kafka: Bro
     assert errors_of(await plant.check()) == []
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_topic_of_claims_that_is_deleted_from_is_an_error_with_the_command(kafka: Broker, policy: str) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    (text,) = texts(await found_with(kafka, with_settings(plant.claims, 1, cleanup_policy=policy), plant), plant.claims)
+    assert text.startswith(f"has cleanup.policy={policy}, which deletes claims: ")
+    assert text.endswith(
+        f"run `kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics "
+        f"--entity-name {plant.claims} --add-config cleanup.policy=compact`"
+    )
+
+
+async def test_a_topic_of_claims_has_one_partition(kafka: Broker) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    (text,) = texts(
+        await found_with(kafka, with_settings(plant.claims, 3, cleanup_policy="compact"), plant), plant.claims
+    )
+    assert text.startswith("has 3 partitions, but claims need one order: stop the workers, delete it and run `streamad")
+
+
 async def test_a_sink_must_not_write_to_an_input_or_to_progress(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics = {"alerts": plant.inputs[0], "events": plant.progress[0]}
@@ -318,7 +350,7 @@ async def test_a_sink_in_another_cluster_is_left_alone(kafka: Broker) -> None:
     plant.sink_topics["alerts"] = "elsewhere:9092/alerts"
     findings = await plant.create()
     assert texts(findings, "alerts", "warning")[0].startswith("sinks.alerts is at elsewhere:9092, another cluster")
-    assert len([finding for finding in findings if finding.text.startswith("made")]) == 3
+    assert len([finding for finding in findings if finding.text.startswith("made")]) == 4
 
 
 async def test_time_outs_and_transactions_that_the_broker_does_not_allow_are_errors(unsuitable: Broker) -> None:
@@ -399,7 +431,8 @@ def test_topics_are_made_and_checked_from_the_command_line(on_kafka: tuple[CliPl
     plant, topic = on_kafka
     missing = plant("topics check")
     assert missing.code == 1
-    names = (topic, f"streamad.{topic}.{topic}.progress", f"{topic}.alerts", f"{topic}.verdicts")
+    kept = (f"streamad.{topic}.{topic}.progress", f"streamad.{topic}.claims")
+    names = (topic, *kept, f"{topic}.alerts", f"{topic}.verdicts")
     hint = f"run `streamad topics create --config {plant.config}`, or is its name mistyped?"
     assert missing.out.splitlines()[0] == f"error    {', '.join(names)}  does not exist: {hint}"
     assert missing.out.count("topics create") == 1
@@ -410,7 +443,7 @@ def test_topics_are_made_and_checked_from_the_command_line(on_kafka: tuple[CliPl
     assert made.code == 0
     assert [each["topic"] for each in made.last_json["topics"]] == [
         topic,
-        f"streamad.{topic}.{topic}.progress",
+        *kept,
         f"{topic}.alerts",
         f"{topic}.verdicts",
     ]
@@ -445,7 +478,8 @@ def test_check_reads_a_broker_without_joining_its_group(on_kafka: tuple[CliPlant
     assert missing.code == 1
     topics = [each for each in missing.last_json["checks"] if each["check"] == "topics"]
     (told,) = [each["message"] for each in topics if each["outcome"] == "failed"]
-    assert told.startswith(f"{topic}, streamad.{topic}.{topic}.progress, {topic}.alerts, {topic}.verdicts: does not ")
+    kept = f"streamad.{topic}.{topic}.progress, streamad.{topic}.claims"
+    assert told.startswith(f"{topic}, {kept}, {topic}.alerts, {topic}.verdicts: does not ")
     assert f"topics create --config {plant.config}`" in told
     assert not {"sinks.alerts", "sinks.verdicts"} & {each["check"] for each in missing.last_json["checks"]}
     plant("topics create --partitions 2")
@@ -467,7 +501,8 @@ def test_check_reads_a_broker_without_joining_its_group(on_kafka: tuple[CliPlant
     assert (empty["source"]["outcome"], empty["source"]["message"]) == ("warning", "no record in it yet")
 
     lines = (plant.folder / "recordings" / "day.jsonl").read_bytes().splitlines()
-    asyncio.run(produce(kafka.bootstrap, topic, lines))
+    messages = [Message(line, json.loads(line)["stream"].encode()) for line in lines]
+    asyncio.run(produce(kafka.bootstrap, topic, messages))
     found = {each["check"]: each for each in plant("check --fast", "--json").last_json["checks"]}
     assert found["source"]["outcome"] == "ok"
     assert found["source"]["message"].startswith("16 records, ")

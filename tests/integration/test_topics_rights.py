@@ -15,10 +15,14 @@ from typing import Any
 
 import pytest
 
-from streamad.errors import SourceError
+from streamad.errors import OutputError, SourceError
+from streamad.partition_progress import Claim
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding
 from streamad.system.clock import SystemClock
+from streamad_connectors.kafka.client.options import Client
+from streamad_connectors.kafka.client.source_state import SourceState
+from streamad_connectors.kafka.writing.claims_topic import ClaimsTopic
 from tests.support.kafka.broker import Broker, free_ports, running, set_right
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 
@@ -140,7 +144,7 @@ async def test_each_missing_right_is_named_until_none_is(
     plant = worker(secured)
     where = f"kafka {plant.bootstrap}: not allowed of user worker: grant "
     cannot_see = ", or create the topic if it is missing (without the right nobody can tell)"
-    names = [plant.inputs[0], plant.progress[0], f"{plant.name}.alerts", f"{plant.name}.dead"]
+    names = [plant.inputs[0], plant.progress[0], plant.claims, f"{plant.name}.alerts", f"{plant.name}.dead"]
     refused = [
         *((name, f"{where}DESCRIBE on topic {name}{cannot_see}") for name in names),
         ("(group)", f"{where}READ on group {plant.group}"),
@@ -148,7 +152,7 @@ async def test_each_missing_right_is_named_until_none_is(
     ]
     assert errors_of(await plant.check()) == refused
     made = await plant.create()
-    assert [text for _, text in errors_of(made)] == [text for _, text in refused[:4]]
+    assert [text for _, text in errors_of(made)] == [text for _, text in refused[:5]]
 
     await TopicsPlant.create(as_root(plant, secured))
     for name in names:
@@ -159,10 +163,10 @@ async def test_each_missing_right_is_named_until_none_is(
         f"{where}READ and DESCRIBE on topic {names[1]}",
         f"{where}WRITE and DESCRIBE on topic {names[1]}",
     ]
-    assert texts(found, names[2]) == [f"{where}WRITE and DESCRIBE on topic {names[2]}"]
+    assert texts(found, names[3]) == [f"{where}WRITE and DESCRIBE on topic {names[3]}"]
 
-    await secured.grant(TOPIC, names[0], READ)
-    await secured.grant(TOPIC, names[1], READ)
+    for name in names[:3]:
+        await secured.grant(TOPIC, name, READ)
     for name in names[1:]:
         await secured.grant(TOPIC, name, WRITE)
     await secured.grant(GROUP, plant.group, READ)
@@ -298,3 +302,36 @@ async def test_tls_that_fails_is_one_clear_line(secured: SecuredBroker, names: t
     with pytest.raises(SourceError) as caught:
         await plant.check()
     assert str(caught.value).startswith(f"kafka {plant.bootstrap}: {said}")
+
+
+async def test_claims_that_may_not_be_read_or_written_are_one_line_with_the_right(secured: SecuredBroker) -> None:
+    plant = worker(secured)
+    await TopicsPlant.create(as_root(plant, secured))
+    client = Client.of(plant.rest, plant.options, plant.context, "source.url")
+    state = SourceState(client, plant.options, plant.group, SystemClock())
+    where = f"kafka {plant.bootstrap}: not allowed of user worker: grant "
+
+    unseen = ClaimsTopic(state, lambda: None)
+    with pytest.raises(SourceError) as caught:
+        await unseen.catch_up()
+    assert str(caught.value) == f"{where}READ and DESCRIBE on topic {plant.claims}"
+    await unseen.close()
+
+    for right in (READ, DESCRIBE):
+        await secured.grant(TOPIC, plant.claims, right)
+    await secured.grant(TOPIC, f"{plant.name}.alerts", WRITE)  # a producer needs this right on any topic
+    has_news = asyncio.Event()
+    readable = ClaimsTopic(state, has_news.set)
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await readable.catch_up()
+                break
+            except SourceError:  # the right has not reached the broker yet
+                await asyncio.sleep(0.1)
+        readable.write([Claim("a", "in-0")])
+        await has_news.wait()
+    with pytest.raises(OutputError) as refused:
+        readable.take()
+    assert str(refused.value) == f"{where}WRITE and DESCRIBE on topic {plant.claims}"
+    await readable.close()

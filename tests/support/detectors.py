@@ -26,7 +26,7 @@ def sequences(n: int = N_NORMAL, *, anomalous: bool = False, seed: int = 0) -> W
     values = np.sin(phase + 0.5 * steps) + rng.normal(0, 0.05, (n, 3, 24))
     if anomalous:
         values = rng.normal(0, 4, (n, 3, 24))
-    return _windows(np.where(steps < lengths[:, None, None], values, 0.0), lengths)
+    return windows(np.where(steps < lengths[:, None, None], values, 0.0), lengths)
 
 
 def rows(n: int = N_NORMAL, *, anomalous: bool = False, seed: int = 0) -> WindowSet:
@@ -37,11 +37,14 @@ def rows(n: int = N_NORMAL, *, anomalous: bool = False, seed: int = 0) -> Window
     values = 1 + rng.normal(0, 0.5, (n, 2)) @ mixing + rng.normal(0, 0.05, (n, 6))
     if anomalous:
         values = rng.normal(0, 8, (n, 6))
-    return _windows(values[:, :, None], np.ones(n))
+    return windows(values[:, :, None], np.ones(n))
 
 
-def _windows(values: np.ndarray, lengths: np.ndarray) -> WindowSet:
-    return WindowSet(values.astype(np.float32), lengths.astype(np.int64), tuple(f"s{i}" for i in range(len(values))))
+def windows(values: np.ndarray, lengths: np.ndarray | None = None) -> WindowSet:
+    """Return windows [n, C, L] with the ids s0, s1, ...; without ``lengths`` each is L long."""
+    n, _, length = values.shape
+    lengths = np.full(n, length) if lengths is None else lengths
+    return WindowSet(values.astype(np.float32), lengths.astype(np.int64), tuple(f"s{i}" for i in range(n)))
 
 
 SEQUENCES = Case(sequences(), sequences(N_ANOMALOUS, anomalous=True))

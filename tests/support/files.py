@@ -15,15 +15,20 @@ import pytest
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.testing import ManualClock
-from streamad.types import ChannelSpec, PartitionAssigned, PartitionEnded, Record, RecordBatch
+from streamad.types import ChannelSpec, PartitionAssigned, PartitionEnded, Record, RecordBatch, SequenceFrom
 from streamad_connectors.files.source import FileSource
 
 
 def source(
-    url: str | Path, base: Path, *, channels: tuple[str, ...] = (), ids_from_files: bool = False, **options: Any
+    url: str | Path,
+    base: Path,
+    *,
+    channels: tuple[str, ...] = (),
+    sequence_from: SequenceFrom = "message",
+    **options: Any,
 ) -> FileSource:
     specs = tuple(ChannelSpec(name) for name in channels)
-    context = ConnectorContext(specs, ManualClock(), base, ids_from_files=ids_from_files)
+    context = ConnectorContext(specs, ManualClock(), base, sequence_from=sequence_from)
     return cast("FileSource", connect_source(str(url), options, context))
 
 

@@ -13,7 +13,7 @@ _PRELOADED: Final = (
     "tests.support.kafka.child",
     "streamad.commands.run.command",
     "streamad.commands.train",
-    "streamad.judge.shift.watch",
+    "streamad.judge.shift",
     "streamad.runtime.reports",
     "streamad_models.torchscript",
     "scipy.special",

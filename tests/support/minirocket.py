@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from aeon.transformations.collection.convolution_based import MiniRocket as Published
 
-from streamad_models.ensemble.features.minirocket import Dilation, MiniRocket
+from streamad_models.ensemble.minirocket import Dilation, MiniRocket
 
 _WIDTH = 1e-4
 

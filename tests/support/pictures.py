@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.calibration import Calibration
-from streamad.judge.explanations.envelope import Envelope
+from streamad.judge.envelope import Envelope
 from streamad.messages import Attribution, ChannelSegment, ChannelShare, ModelRef, NearestSequence, TermShare
 from streamad.pictures.content import Courses
 from streamad.pictures.facts import Facts

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from streamad.simulation.sensors import sensor_error
+from streamad.simulation.faults import sensor_error
 
 InjectedKind = Literal["stuck", "bias", "drift", "spike", "noise"]
 

@@ -201,7 +201,7 @@ def test_all_wrong_options_are_reported_with_their_paths() -> None:
     with pytest.raises(ConfigError) as caught:
         connect_source("acme+tls://plc?unit_id=248&moed=x", {"deep": {"x": 1}}, CONTEXT)
     assert sorted(map(str, caught.value.problems)) == [
-        "source.options.deep: unknown key 'deep'",
+        "source.options.deep: unknown key 'deep'; known here: unit_id, mode",
         "source.options.moed: unknown key 'moed'; did you mean 'mode'?",
         "source.options.unit_id: Input should be less than or equal to 247",
     ]

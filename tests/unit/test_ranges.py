@@ -8,7 +8,7 @@ import pytest
 
 from streamad.errors import UsageError
 from streamad.ranges import EVERYTHING, Span, parse_time_us, span_of
-from streamad.runtime.replay import Share, cut
+from streamad.runtime.recordings import Share, cut
 from streamad.testing import ListSource
 from streamad.types import RecordBatch
 

@@ -19,8 +19,7 @@ from benchmarks.paper.neutral_ad_tabular.detector import NeutralADTabular
 from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
-from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.model import NeutralADModel, contrastive_terms
 from streamad_models.torchscript import score_in_chunks
 
 SEED: Final = 0

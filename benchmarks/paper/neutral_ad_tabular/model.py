@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
-from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import TrainableModel
+from streamad_models.neutral_ad.model import TrainableModel, contrastive_terms
 from streamad_models.neutral_ad.options import Parametrisation
-from streamad_models.neutral_ad.transformations import check_transformations
 
 N_LAYERS = 5
 
@@ -21,8 +19,7 @@ N_LAYERS = 5
 class TabularTransformations(nn.Module):
     """T_1..T_K: feed-forward ``M_k(x)``, residual ``M_k(x) + x``, or multiplicative ``sigmoid(M_k(x)) * x``.
 
-    Each mask network M_k is Linear, ReLU, Linear, no bias; all K are two matrix products. Raises DetectorError for
-    fewer than two transformations or an unknown parametrisation.
+    Each mask network M_k is Linear, ReLU, Linear, no bias; all K are two matrix products.
     """
 
     def __init__(
@@ -35,7 +32,6 @@ class TabularTransformations(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_transformations(n_transformations, parametrisation)
         self.residual = parametrisation == "residual"
         self.multiplicative = parametrisation == "multiplicative"
         self.inwards = _linear_weights(n_transformations, n_attributes, width, generator)

@@ -29,8 +29,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
     file's times of change when records were first read (see ``RecordBatch.written``). ``order`` says what sorted the
-    records, if any did. Of followed files, ``numeric`` has a 1 for each CSV column of numbers and a 0 for each other
-    one, and ``inode`` is the file's.
+    records, if any did, ``lines`` which options said where rows of CSV begin. Of followed files, ``numeric`` has a 1
+    for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
     """
 
     name: str
@@ -42,6 +42,7 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     n_bytes: int = 0
     written: tuple[tuple[int, int], ...] = ()
     order: str = ""
+    lines: str = ""
     numeric: str = ""
     inode: int = 0
 
@@ -148,6 +149,18 @@ def other_kind_error(rest: str, cursor: Cursor | None) -> SourceError:
     )
 
 
+def check_lines(cursor: Cursor, lines: str) -> None:
+    """Raise SourceError if other ``lines`` of CSV would be taken for records now than when ``cursor`` was made."""
+    current = cursor.current if isinstance(cursor, JoinedCursor) else cursor
+    if current.is_unread or current.lines == lines:
+        return
+    raise SourceError(
+        f"{current.name}: the checkpoint was made with {current.lines or 'no header and no first_row'} in "
+        "source.options, so rows would be judged again or be lost; set that again, or move the checkpoint and the "
+        "outputs away to begin anew"
+    )
+
+
 def sample_digest(path: Path, size: int) -> str:
     """Return the digest of the first ``size`` bytes: of the first 64 KiB, the last, and 16 such blocks between.
 
@@ -181,11 +194,13 @@ class Watch:
     Records below the known cursor are read again, and are in it already. Call ``begin`` before the file is read.
     """
 
-    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "") -> None:
+    def __init__(
+        self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "", lines: str = ""
+    ) -> None:
         self._path = path
         if known is None or known.next_offset < offset:
             known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
-        self.cursor = msgspec.structs.replace(known, order=order)
+        self.cursor = msgspec.structs.replace(known, order=order, lines=lines)
         self._begun_size = 0
 
     def begin(self) -> None:

@@ -82,7 +82,8 @@ class RecordsFeed:
             offset = after if record.offset is None else record.offset
             if offset < after:
                 raise OutputError(f"{self.path}: offset {offset} does not come after {after - 1}")
-            lines += encode_record(Record(offset, record.value, record.timestamp_us, record.key, schema=record.schema))
+            time_us, schema, label = record.timestamp_us, record.schema, record.label
+            lines += encode_record(Record(offset, record.value, time_us, record.key, schema=schema, label=label))
             after = offset + 1
         self._write(lines)
         self._next_offset = after

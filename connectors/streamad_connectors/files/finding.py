@@ -1,16 +1,23 @@
-"""Finds the files of a file source's URL, and their formats."""
+"""Finds the files of a file source's URL and their formats; their names may be ids of their sequences."""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from streamad.errors import SourceError
 from streamad.system.rights import reason
-from streamad_connectors.files.formats.known import ENDINGS, Format, format_by_ending, format_of
+from streamad.types import SequenceFrom
+from streamad_connectors.files.deeper import deeper_recordings
+from streamad_connectors.files.formats.known import ENDINGS, FORMATS, Format, format_by_ending, format_of
 from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import ReadRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,7 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     paths = matching_paths(rest, options, base_dir)
     base = _normal(base_dir)
     if not paths:
-        raise SourceError(_nothing_found(_normal(base / _expanded(rest)), Path(rest)))
+        raise SourceError(_nothing_found(_normal(base / _expanded(rest)), Path(rest), options))
     return [FoundFile(item, _partition(item, base), format_of(item, options)) for item in sorted(paths)]
 
 
@@ -67,6 +74,62 @@ def bare_name(path: Path) -> str:
     return name[: len(name) - len(ending)] or name
 
 
+def check_ids(files: Iterable[FoundFile], sequence_from: SequenceFrom) -> None:
+    """Raise SourceError if names are the ids, but sequences have ids of their own or two files would have the same."""
+    if sequence_from == "message":
+        return
+    seen: dict[str, Path] = {}
+    for file in files:
+        if file.format.has_ids:
+            others = ", ".join(known.name for known in FORMATS if not known.has_ids)
+            raise SourceError(
+                f"{file.path}: {file.format.name} files hold ids of their own; leave out decode.sequence_from, or read "
+                f"{others} files"
+            )
+        name = _id_of(file.path, sequence_from)
+        other = seen.setdefault(name, file.path)
+        if other is file.path:
+            continue
+        advice = "rename one of them"
+        if sequence_from == "folder" and other.parent == file.path.parent:
+            pattern = f"{glob.escape(str(file.path.parent.parent))}/*/{glob.escape(file.path.name)}"
+            advice = f"write a pattern that matches one file a folder, such as source.url: {pattern!r}"
+        elif sequence_from == "folder":
+            advice = "rename one of the folders"
+        raise SourceError(f"{other} and {file.path} would both be sequence {name!r}; {advice}")
+
+
+def check_row_options(rest: str, options: FileOptions, sequence_from: SequenceFrom) -> None:
+    """Raise SourceError if a row's place in its file cannot be its time (``decode.time: row``)."""
+    if options.follow:
+        raise SourceError(f"{rest}: decode.time: row is for files that are finished; leave out the option follow")
+    if options.files == "joined" and sequence_from == "message":
+        raise SourceError(
+            f"{rest}: decode.time: row begins anew in each file; leave out files: joined, or set decode.sequence_from: "
+            "file if each file is one sequence"
+        )
+
+
+def check_row_files(files: Iterable[FoundFile]) -> None:
+    """Raise SourceError if a file's offsets do not count rows (``decode.time: row``)."""
+    others = ", ".join(known.name for known in FORMATS if known.has_rows)
+    for file in files:
+        if not file.format.has_rows:
+            raise SourceError(f"{file.path}: decode.time: row is for {others} files, not for {file.format.name}")
+
+
+def with_ids(records: Iterator[ReadRecord], path: Path, sequence_from: SequenceFrom) -> Iterator[ReadRecord]:
+    """Return ``records``, with the name of ``path`` or of its folder as their sequence's id if that gives the ids."""
+    if sequence_from == "message":
+        return records
+    name = _id_of(path, sequence_from)
+    return ((replace(record, sequence=name), after) for record, after in records)
+
+
+def _id_of(path: Path, sequence_from: SequenceFrom) -> str:
+    return path.parent.name if sequence_from == "folder" else bare_name(path)
+
+
 def _expanded(rest: str) -> Path:
     try:
         return Path(rest).expanduser()
@@ -91,11 +154,14 @@ def _matches(path: Path) -> list[Path]:
     return _visible_files(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
 
 
-def _nothing_found(path: Path, given: Path) -> str:
+def _nothing_found(path: Path, given: Path, options: FileOptions) -> str:
     endings = " ".join(ENDINGS)
     # Paths of the command line are absolute here, so a relative one is the config's.
     base = "" if given.expanduser().is_absolute() else " in the config (relative paths begin at the config's folder)"
     if path.is_dir():
+        if (deeper := deeper_recordings(path, options)) is not None:
+            pattern = shlex.quote(f"{glob.escape(str(path))}/{deeper.pattern}")
+            return f"{path}: no recordings in this folder itself, but {deeper.n_files} lie deeper: write {pattern}"
         return f"{path}: no recordings in this folder (looked for {endings}); put some there or give the option format"
     if any(mark in str(path) for mark in "*?["):
         return f"{path}: no file matches this pattern; check the path{base}"

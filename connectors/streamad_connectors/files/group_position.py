@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from streamad.system.files import clear_leftovers, write_atomically
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
 from streamad.system.rights import is_refusal, reason
+from streamad_connectors.files.whole_lines import FoundLine
 
 _MOST_BYTES = 1 << 22
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 61)]
@@ -27,12 +29,36 @@ class TakenLine(msgspec.Struct, frozen=True, array_like=True):
     identity: str
 
 
+def taken_line(line: FoundLine) -> TakenLine:
+    """Return what is remembered of ``line``."""
+    identity = line.digest if line.content is None else blake2b(_lasting(line.content), digest_size=8).hexdigest()
+    return TakenLine(line.start, line.length, line.digest, identity)
+
+
+def _lasting(line: bytes) -> bytes:
+    """Return the part of a message that is the same when a restarted streamad writes it again: all but ``created_at``.
+
+    Operators' marks are written once: one of another time is another one.
+    """
+    try:
+        fields: Any = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return line
+    if isinstance(fields, dict) and "judgement" not in fields:
+        fields.pop("created_at", None)
+    return msgspec.json.encode(fields)
+
+
 class Position(msgspec.Struct):
-    """How far a group has read: the next byte, the latest lines, and lines cut off that may come again."""
+    """How far a group has read: the next byte, the latest lines, and lines cut off that may come again.
+
+    ``first``: start, device and inode of the oldest file then.
+    """
 
     position: _Offset = 0
     lines: list[TakenLine] = []
     again: dict[str, int] = {}
+    first: tuple[int, int, int] | None = None
 
 
 class GroupPosition:

@@ -30,6 +30,7 @@ from streamad_connectors.files.cursors import (
     sample_digest,
 )
 from streamad_connectors.files.finding import FoundFile
+from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import READ_FAILURES, ReadRecord, batched, read_error
 
 REMEMBERED_FILES = 1000
@@ -60,15 +61,17 @@ class JoinedFiles:
         self,
         partition: str,
         files: Sequence[FoundFile],
-        order: Literal["name", "time"],
+        options: FileOptions,
         read: Callable[[FoundFile, int], Iterator[ReadRecord]],
         sorting: str = "",
     ) -> None:
         self.partition = partition
-        self._order = order
+        self._options = options
         self._read = read
         self._sorting = sorting
-        keyed = [(order_key(file.partition, mtime_ns, order), mtime_ns, file) for file, mtime_ns in map(_aged, files)]
+        keyed = [
+            (order_key(file.partition, mtime_ns, options.order), mtime_ns, file) for file, mtime_ns in map(_aged, files)
+        ]
         self._files = [(file, key, mtime_ns) for key, mtime_ns, file in sorted(keyed, key=lambda item: item[0])]
 
     @property
@@ -126,8 +129,8 @@ class JoinedFiles:
     def _new_parts(self, known: JoinedCursor) -> list[Part]:
         """Return the files that ``known`` does not name; all must come after it."""
         names = {known.current.name, *(old.name for old in known.finished)}
-        position = order_key(known.current.name, known.mtime_ns, self._order)
-        forgotten = order_key(known.through, known.through_ns, self._order) if known.dropped else None
+        position = order_key(known.current.name, known.mtime_ns, self._options.order)
+        forgotten = order_key(known.through, known.through_ns, self._options.order) if known.dropped else None
         others = [item for item in self._files if item[0].partition not in names]
         new = [item for item in others if forgotten is None or item[1] > forgotten]
         if len(others) - len(new) > known.dropped:
@@ -141,27 +144,31 @@ class JoinedFiles:
         """Yield the records from ``offset`` on, with cursors. Raises SourceError."""
         history = History(known)
         for part in self.plan(offset, known):
-            path, base = part.file.path, part.ordinal * FILE_OFFSETS
+            path = part.file.path
             is_read_again = known is not None and part.ordinal < known.ordinal
             is_current = known is not None and part.ordinal == known.ordinal
             of_file = known.current if known and is_current else None
-            watch = Watch(path, part.file.partition, part.begin, of_file, order=self._sorting)
+            watch = Watch(
+                path, part.file.partition, part.begin, of_file, order=self._sorting, lines=self._options.lines
+            )
             if not is_read_again:
-                history.begin(part, watch.cursor)
-                yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))
+                history.begin(part.ordinal, part.mtime_ns, watch.cursor)
+                yield placed(
+                    RecordBatch(self.partition, (), part.begin), part.ordinal, path, cursor=history.cursor(watch.cursor)
+                )
             after = part.begin
             with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
                 for batch in batches:
                     after = batch.next_offset
                     if is_read_again:
-                        yield _shifted(batch, base, path, None, part.written)
+                        yield placed(batch, part.ordinal, path, written=part.written)
                         continue
                     current = watch.take(batch)
-                    yield _shifted(batch, base, path, history.cursor(current), current.written)
+                    yield placed(batch, part.ordinal, path, cursor=history.cursor(current), written=current.written)
             if not is_read_again:
                 with _named(path):
                     complete = history.cursor(watch.finish(), is_complete=True)
-                yield RecordBatch(self.partition, (), base + after, cursor=complete)
+                yield placed(RecordBatch(self.partition, (), after), part.ordinal, path, cursor=complete)
 
     def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Generator[RecordBatch, None, None]:
         """Yield the records of a file to its end, with those that it grows by meanwhile unless it is sorted."""
@@ -188,12 +195,12 @@ class History:
         """Return how far the files were read; None before the first one."""
         return self._cursor
 
-    def begin(self, part: Part, current: FileCursor) -> None:
-        """Go on to the file of ``part``: the one before is finished."""
+    def begin(self, ordinal: int, mtime_ns: int, current: FileCursor) -> None:
+        """Go on to the file ``current``, changed at ``mtime_ns``: the one before is finished."""
         before = self._cursor
-        if before is not None and before.ordinal == part.ordinal:
+        if before is not None and before.ordinal == ordinal:
             return
-        dropped, through, through_ns = part.ordinal, "", 0
+        dropped, through, through_ns = ordinal, "", 0
         if before is not None:
             old = before.current
             self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns, old.written))
@@ -204,9 +211,9 @@ class History:
                 self._encoded.popleft()
                 dropped, through, through_ns = dropped + 1, first.name, first.mtime_ns
         self._cursor = JoinedCursor(
-            ordinal=part.ordinal,
+            ordinal=ordinal,
             current=current,
-            mtime_ns=part.mtime_ns,
+            mtime_ns=mtime_ns,
             finished=tuple(self._finished),
             dropped=dropped,
             through=through,
@@ -274,14 +281,29 @@ def _check_finished(file: FoundFile, old: FinishedFile) -> None:
         )
 
 
-def _shifted(
-    batch: RecordBatch, base: int, path: Path, cursor: str | None, written: tuple[tuple[int, int], ...]
+def placed(
+    batch: RecordBatch,
+    ordinal: int,
+    path: Path,
+    *,
+    cursor: str | None = None,
+    written: tuple[tuple[int, int], ...] = (),
+    begins_at: int | None = None,
 ) -> RecordBatch:
+    """Return ``batch``, whose offsets are those of the file ``path``, as one of the partition."""
     if batch.next_offset >= FILE_OFFSETS:
-        raise SourceError(f"{path}: has offsets of 2^40 and above, too many for files: joined; split the file")
-    records = tuple(replace_fields(record, offset=base + record.offset) for record in batch.records)
-    written = tuple((base + offset, time_us) for offset, time_us in written)
-    return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor, written=written)
+        raise SourceError(f"{path}: has offsets of 2^40 and above, too many for one file of several; split it")
+    base, records = ordinal * FILE_OFFSETS, batch.records
+    if base:
+        records = tuple(replace_fields(record, offset=base + record.offset) for record in records)
+    return RecordBatch(
+        batch.partition,
+        records,
+        base + batch.next_offset,
+        begins_at=begins_at,
+        cursor=cursor,
+        written=tuple((base + offset, time_us) for offset, time_us in written),
+    )
 
 
 @contextmanager

@@ -17,19 +17,28 @@ from pydantic import BaseModel
 from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
+from streamad.tables import TableLayout
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
 from streamad_connectors.files.cursors import (
     Cursor,
     FileCursor,
     JoinedCursor,
     Watch,
+    check_lines,
     check_unchanged,
     decode_cursor,
     other_kind_error,
     with_cursors,
 )
-from streamad_connectors.files.file_ids import check_file_ids, with_file_id
-from streamad_connectors.files.finding import FoundFile, find_files, joined_name
+from streamad_connectors.files.finding import (
+    FoundFile,
+    check_ids,
+    check_row_files,
+    check_row_options,
+    find_files,
+    joined_name,
+    with_ids,
+)
 from streamad_connectors.files.follow.source import Following
 from streamad_connectors.files.formats import records
 from streamad_connectors.files.formats.known import check_named_format, options_without_use
@@ -64,6 +73,8 @@ class FileSource:
         check_named_format(self._options)
         if self._options.sort and context.times is None:
             raise SourceError(f"{rest}: option 'sort' needs absolute times in the messages; leave it out")
+        if context.rows_are_times:
+            check_row_options(rest, self._options, context.sequence_from)
         self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
         self._span = EVERYTHING
         self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
@@ -114,6 +125,7 @@ class FileSource:
     async def resume(self, partition: str, offset: int, cursor: str) -> int:
         """Begin ``partition`` at ``offset`` if its files still hold the records of ``cursor``. Raises SourceError."""
         known = decode_cursor(cursor, partition)
+        check_lines(known, self._options.lines)
         if self._following is not None:
             return await self._following.begin(partition, offset, known)
         await asyncio.to_thread(self._check, self._offered[partition], offset, known)
@@ -188,6 +200,16 @@ class FileSource:
             raise read_error(Path(self._rest), error) from error
         return named.pop() if len(named) == 1 else None
 
+    def table_layout(self) -> TableLayout | None:
+        """Return how the first CSV file of the URL looks to be laid out, None if there is none. Raises SourceError."""
+        file = next((file for file in self.files() if file.format.layout is not None), None)
+        if file is None or file.format.layout is None:
+            return None
+        try:
+            return file.format.layout(file.path, self._options)
+        except READ_FAILURES as error:
+            raise read_error(file.path, error) from error
+
     def files(self) -> list[FoundFile]:
         """Return the URL's present files in the order of their paths. Raises SourceError if there are none."""
         if "order" in self._options.model_fields_set and not self._is_joined:
@@ -195,8 +217,9 @@ class FileSource:
         found = find_files(self._rest, self._options, self._context.base_dir)
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
-        if self._context.ids_from_files:
-            check_file_ids(found)
+        check_ids(found, self._context.sequence_from)
+        if self._context.rows_are_times:
+            check_row_files(found)
         streams: dict[str, Path] = {}
         for file in found:
             if file.format.labels is not None:
@@ -213,7 +236,7 @@ class FileSource:
         if not self._is_joined:
             return {file.partition: file for file in files}
         name = joined_name(self._rest, self._context.base_dir)
-        return {name: JoinedFiles(name, files, self._options.order, self._records, self._sorting)}
+        return {name: JoinedFiles(name, files, self._options, self._records, self._sorting)}
 
     def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
         self._seeks[partition] = (offset, cursor)
@@ -235,7 +258,7 @@ class FileSource:
             assert not isinstance(known, FileCursor)
             return BatchReader(files.batches(offset, known), files.first.path, self._interrupted)
         assert not isinstance(known, JoinedCursor)
-        watch = Watch(files.path, partition, offset, known, order=self._sorting)
+        watch = Watch(files.path, partition, offset, known, order=self._sorting, lines=self._options.lines)
         batches = with_cursors(batched(self._records(files, offset), partition), watch)
         return BatchReader(batches, files.path, self._interrupted)
 
@@ -247,7 +270,7 @@ class FileSource:
             found = sorted_records(file.path, offset, unsorted, self._context.times, self._interrupted)
         else:
             found = file.format.read(file.path, offset, self._options, self._context)
-        return with_file_id(found, file.path) if self._context.ids_from_files else found
+        return with_ids(found, file.path, self._context.sequence_from)
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
         if isinstance(files, JoinedFiles):

@@ -20,14 +20,13 @@ from torch import Tensor
 
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
+from streamad_models.ensemble.model import NetworkMember
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
-from streamad_models.ensemble.network import NetworkMember
 from streamad_models.ensemble.options import Effort, EnsembleOptions
 from streamad_models.fitted import MAX_REFERENCES
 from streamad_models.neutral_ad.data import MIN_SEQUENCES
-from streamad_models.neutral_ad.encoder import block_widths, depth_for_length
-from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.model import NeutralADModel, contrastive_terms
+from streamad_models.neutral_ad.networks import block_widths, depth_for_length
 from streamad_models.neutral_ad.options import NeutralADOptions, Parametrisation
 from streamad_models.neutral_ad.training import fit_model
 

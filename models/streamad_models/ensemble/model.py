@@ -1,6 +1,6 @@
-"""All members as one scriptable model: scaling, feature spaces, distances, and the terms of the score.
+"""All members as one scriptable model: scaling, feature spaces, distances, networks, and the terms of the score.
 
-Legend: B windows, C channels, L window length, D features, K terms.
+Legend: B windows, C channels, L window length, D features, K terms, V = K + 1 views of Z features of a network.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,39 @@ from torch import Tensor, nn
 
 from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours
-from streamad_models.ensemble.network import NetworkMember
 from streamad_models.neutral_ad.data import fit_scaling
-from streamad_models.neutral_ad.model import ScaledModel
+from streamad_models.neutral_ad.model import NeutralADModel, ScaledModel, contrastive_terms
+
+_LEAST_EXCESS = 1e-3  # of a term, which is about 1 / K untrained: where none exceeds, all have equal shares
+
+
+class NetworkMember(nn.Module):
+    """Maps windows in engineering units to logarithms [B, 2], and to the shares [B, K] of the transformations.
+
+    ``contrast`` is NeuTraL AD's score, ``view_distance`` the local distance of its normalised views from those of the
+    training windows. A transformation's share of the contrast is that of its excess over its median in training.
+    """
+
+    def __init__(self, network: NeutralADModel, neighbours: Neighbours, usual_terms: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.neighbours = neighbours
+        self.n_terms = network.n_terms + 1
+        self.least_excess = _LEAST_EXCESS
+        self.register_buffer("usual_K", usual_terms)
+
+    usual_K: Tensor  # noqa: N815 - a shape suffix
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logarithms [B, 2] and the shares [B, K], which sum to 1."""
+        z_BVZ = self.network.embeddings(windows_BCL, lengths_B)
+        terms_BK = contrastive_terms(z_BVZ, self.network.temperature)
+        contrast_B1 = torch.log(torch.clamp(terms_BK.sum(dim=1, keepdim=True), min=1e-6))
+        distance_B3 = self.neighbours(F.normalize(z_BVZ, dim=2).flatten(1))
+        excess_BK = torch.clamp(terms_BK - self.usual_K, min=0.0) + self.least_excess
+        logs_B2 = torch.cat([contrast_B1, distance_B3[:, :1]], dim=1)
+        return logs_B2, excess_BK / excess_BK.sum(dim=1, keepdim=True)
+
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 LARGEST_READING = 100.0  # scaled: beyond it a reading is as anomalous as can be, and hides no other one

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from streamad.types import WindowSet
-from streamad_models.ensemble.features.intervals import GRID, read_at
+from streamad_models.ensemble.intervals import GRID, read_at
 from streamad_models.ensemble.model import without_fills
 from streamad_models.neutral_ad.data import fit_scaling
 

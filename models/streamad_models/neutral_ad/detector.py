@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -12,21 +11,21 @@ from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
 from streamad_models.detector import TorchScriptDetector
 from streamad_models.neutral_ad.data import check_training_data
-from streamad_models.neutral_ad.options import NeutralADOptions, TrainingOptions
+from streamad_models.neutral_ad.options import NeutralADOptions
 
 if TYPE_CHECKING:
     from streamad_models.fitted import FittedModule
-    from streamad_models.neutral_ad.model import NeutralADModel, TrainableModel
-
-OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
+    from streamad_models.neutral_ad.model import NeutralADModel
 
 
-class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
-    """Training by the contrastive loss, whatever the networks are made of."""
+class NeutralAD(TorchScriptDetector[NeutralADOptions]):
+    """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
 
-    @abstractmethod
-    def untrained(self, data: WindowSet, seed: int) -> TrainableModel:
-        """Return the untrained model for ``data``. Raises TrainingDataError if the data cannot give a model."""
+    Higher scores are more anomalous; an untrained model scores about 1.
+    """
+
+    options_model: type[BaseModel] = NeutralADOptions  # as the protocol has it: it is invariant
+    backends = ("openvino", "torchscript", "onnxruntime")
 
     def fit(
         self,
@@ -52,16 +51,6 @@ class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
 
         model = self.untrained(data, seed)
         return fit_model(model, data, self.options, seed=seed, device=device, progress=progress, resume=resume)
-
-
-class NeutralAD(ContrastiveDetector[NeutralADOptions]):
-    """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
-
-    Higher scores are more anomalous; an untrained model scores about 1.
-    """
-
-    options_model: type[BaseModel] = NeutralADOptions  # as the protocol has it: it is invariant
-    backends = ("openvino", "torchscript", "onnxruntime")
 
     def untrained(self, data: WindowSet, seed: int) -> NeutralADModel:
         """Return the untrained model for windows [N, C, L]. Raises TrainingDataError."""

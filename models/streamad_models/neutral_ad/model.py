@@ -1,19 +1,19 @@
 """The whole model from engineering units to terms: scaling, transformations, encoder, contrastive terms.
 
-Legend: B windows, K transformations, C channels, L window length, N = (K + 1) B views, Z embedding dimension.
+The contrastive loss is deterministic, and it is the anomaly score, too (paper, equations 2 and 3).
+Legend: B windows, K transformations, V = K + 1 views (the original first), C channels, L window length, N = V B views,
+Z embedding dimension.
 """
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from streamad.errors import DetectorError
-from streamad_models.neutral_ad.data import MIN_LENGTH
-from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
-from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.networks import Encoder, Transformations, depth_for_length
 from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.transformations import Transformations
 
 FORMAT = 1
 LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms
@@ -54,16 +54,14 @@ class TrainableModel(ScaledModel, ABC):
 class NeutralADModel(TrainableModel):
     """Maps windows to terms; pure per window, deterministic, scriptable.
 
-    The starting weights depend on ``seed`` alone; torch's global generator does not change. Raises DetectorError for
-    L < 2.
+    The starting weights depend on ``seed`` alone; torch's global generator does not change. L is at least 2
+    (``check_training_data``).
     """
 
     steps_L11: Tensor  # noqa: N815 - a shape suffix
 
     def __init__(self, n_channels: int, length: int, options: NeutralADOptions, seed: int) -> None:
         super().__init__(n_channels, length, options.n_transformations)
-        if length < MIN_LENGTH:
-            raise DetectorError(f"windows of length {length}: the model needs at least {MIN_LENGTH} steps")
         generator = torch.Generator().manual_seed(seed)
         n_blocks = depth_for_length(length) if options.n_blocks == "auto" else options.n_blocks
         embedding_dim = 64 if options.embedding_dim == "auto" else options.embedding_dim
@@ -106,3 +104,20 @@ class NeutralADModel(TrainableModel):
     def resolved_options(self) -> dict[str, int]:
         """Return the values of the options that may be "auto"."""
         return {"n_blocks": self.encoder.n_blocks, "embedding_dim": self.encoder.embedding_dim}
+
+
+def contrastive_terms(z_BVZ: Tensor, temperature: float) -> Tensor:
+    """Return the terms [B, K] whose sum over K is the score: higher is more anomalous.
+
+    Term k is ``-log(h(x_k, x) / (h(x_k, x) + sum over l != k of h(x_k, x_l)))`` with ``h = exp(cosine / temperature)``,
+    divided by K log K, so that the identity edge case (all views equal) scores exactly 1. In log space throughout: no
+    exponential of a similarity is ever formed, so small temperatures do not overflow.
+    """
+    n_views = z_BVZ.shape[1] - 1
+    unit_BVZ = F.normalize(z_BVZ, dim=2)
+    logits_BKV = torch.matmul(unit_BVZ[:, 1:], unit_BVZ.transpose(1, 2)) / temperature
+    itself_KV = torch.eye(n_views, device=z_BVZ.device, dtype=torch.bool)
+    itself_KV = torch.cat([torch.zeros_like(itself_KV[:, :1]), itself_KV], dim=1)
+    rivals_BKV = logits_BKV.masked_fill(itself_KV, -float("inf"))
+    terms_BK = torch.logsumexp(rivals_BKV, dim=2) - logits_BKV[:, :, 0]
+    return terms_BK / (n_views * math.log(n_views))

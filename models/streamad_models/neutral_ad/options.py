@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
@@ -55,7 +55,9 @@ class TrainingOptions(BaseModel):
     batch_size: Literal["auto", "quarter"] | PositiveInt = Field(
         default="auto", description="quarter = a quarter of the training set; auto = the same, at most 256"
     )
-    validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+    validation: Literal["auto"] | Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default="auto", description="share watched, not trained on"
+    )
     patience: PositiveInt | None = Field(
         default=None, description="stop if the loss fell by less than 0.01 in so many epochs; null: never"
     )
@@ -73,12 +75,6 @@ class TrainingOptions(BaseModel):
     def from_preset(cls, name: str, **changes: Any) -> Self:
         """Return the settings published for a data set, with ``changes`` applied."""
         return cls.model_validate({"preset": name, **changes})
-
-    @model_validator(mode="after")
-    def _check_validation(self) -> Self:
-        if self.validation != "auto" and not 0 <= self.validation <= 0.5:
-            raise ValueError("validation must be auto or a share within 0..0.5")
-        return self
 
     def batch_size_of(self, n_sequences: int) -> int:
         """Return the batch size for so many training sequences; never more than there are."""
@@ -99,7 +95,9 @@ class NeutralADOptions(TrainingOptions):
     presets = PRESETS
     preset: PresetName | None = Field(default=None, description="published settings to start from")
     embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")
-    n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
+    n_blocks: Literal["auto"] | Annotated[int, Field(ge=0, le=16)] = Field(
+        default="auto", description="stride-2 blocks; auto = from the length"
+    )
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
     patience: PositiveInt | None = Field(
         default=10, description="stop if the loss fell by less than 0.01 in so many epochs; null: never"
@@ -107,9 +105,3 @@ class NeutralADOptions(TrainingOptions):
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of the encoder's products in training; scores are float32 always"
     )
-
-    @model_validator(mode="after")
-    def _check_ranges(self) -> Self:
-        if self.n_blocks != "auto" and not 0 <= self.n_blocks <= 16:
-            raise ValueError("n_blocks must be auto or within 0..16")
-        return self

@@ -5,24 +5,157 @@ Legend: N training windows, B windows of a batch, C channels, L window length.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import os
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from streamad.errors import DetectorError
+from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
+from streamad.system.files import replacing
+from streamad.system.opening import open_regular
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import Scaling, fit_scaling, split_validation
 from streamad_models.neutral_ad.model import TrainableModel
 from streamad_models.neutral_ad.options import TrainingOptions
-from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
-from streamad_models.neutral_ad.stopping import Reason, remarks_on_stop, stop_reason
 from streamad_models.torchscript import resolve_device
+
+_KIND = "streamad neutral_ad training run, format 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole state of a run after the epochs whose ``losses`` it has; tensors are copies."""
+
+    fingerprint: str
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    generator: Tensor
+    best_model: dict[str, Tensor]
+    best_epoch: int
+    best_loss: float
+    losses: list[float]
+    duration_s: float
+
+
+def fingerprint(data: WindowSet, options: TrainingOptions, seed: int, device: torch.device) -> str:
+    """Return the sha256 of all that decides a run's result: windows, lengths, settings, seed and kind of device."""
+    digest = hashlib.sha256()
+    settings = {"options": options.model_dump(mode="json"), "seed": seed, "device": device.type}
+    digest.update(json.dumps([settings, list(data.values.shape)], sort_keys=True).encode())
+    digest.update(data.values.tobytes())
+    digest.update(data.lengths.tobytes())
+    return digest.hexdigest()
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Replace ``path`` atomically. Raises OutputError."""
+    content = {name: getattr(snapshot, name) for name in Snapshot.__slots__}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, is_state=True) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as stream:
+            torch.save({"kind": _KIND, "digest": _digest(content), **content}, stream)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        raise OutputError(f"cannot write the resume file {path}: {error}; free space or name another file") from error
+
+
+def read_snapshot(path: Path, wanted: str) -> Snapshot | None:
+    """Return the run to continue, or None if there is no file or one of another run (which will be replaced).
+
+    Raises DetectorError if the file is no resume file, so that no foreign file is overwritten, or was changed since.
+    """
+    if not path.exists():
+        return None
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:  # a FIFO would block
+            content = torch.load(stream, map_location="cpu", weights_only=True)
+        is_ours = isinstance(content, dict) and content.pop("kind", None) == _KIND
+        is_whole = is_ours and content.pop("digest", None) == _digest(content)
+        is_ours = is_ours and set(content) == set(Snapshot.__slots__)
+    except Exception as error:  # torch's parser lets errors of zip, pickle and codecs through
+        raise DetectorError(f"{path} is not a readable resume file: delete it or name another") from error
+    if not is_ours:
+        raise DetectorError(f"{path} is not a resume file of this detector: delete it or name another")
+    if not is_whole:
+        raise DetectorError(f"{path} was changed since it was written: delete it or name another")
+    return Snapshot(**content) if content["fingerprint"] == wanted else None
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """Return the sha256 of a state: a changed one may load, and fail or train another model only later."""
+    digest = hashlib.sha256()
+    _add(digest, content)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, value: object) -> None:
+    """Add ``value`` with its kind and size, so that no two states have the same bytes."""
+    if isinstance(value, Tensor):
+        digest.update(f"{value.dtype}{list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, dict):
+        digest.update(f"dict{len(value)}".encode())
+        for key, item in value.items():
+            _add(digest, key)
+            _add(digest, item)
+    elif isinstance(value, (list, tuple)):
+        digest.update(f"{type(value).__name__}{len(value)}".encode())
+        for item in value:
+            _add(digest, item)
+    else:
+        text = repr(value).encode()
+        digest.update(f"{type(value).__name__}{len(text)}:".encode() + text)
+
+
+Reason: TypeAlias = Literal["epochs", "patience", "time_limit"]
+
+LEAST_FALL: Final = 0.01  # of the loss, which starts at 1 whatever the data
+HIGHEST_STILL_LOSS: Final = 0.9  # above it the training has hardly begun: deep encoders wait long at 1
+
+
+def stop_reason(options: TrainingOptions, losses: Sequence[float], duration_s: float) -> Reason | None:
+    """Return why a training with these losses of its epochs ends now, None if it goes on.
+
+    ``patience`` P: the lowest loss is less than 0.01 below that of P epochs before, and below 0.9. The time limit holds
+    at an epoch's end, so that at least one epoch is trained.
+    """
+    if len(losses) >= options.epochs:
+        return "epochs"
+    if options.patience is not None and stands_still(losses, options.patience):
+        return "patience"
+    if options.time_limit_s is not None and losses and duration_s >= options.time_limit_s:
+        return "time_limit"
+    return None
+
+
+def stands_still(losses: Sequence[float], patience: int) -> bool:
+    """Return whether the last ``patience`` epochs lowered the lowest loss by less than 0.01.
+
+    >>> [stands_still(losses, 2) for losses in ([0.5, 0.4, 0.3], [0.5, 0.495, 0.498], [1.0, 1.0, 1.0])]
+    [False, True, False]
+    """
+    if len(losses) <= patience:
+        return False
+    before, now = min(losses[:-patience]), min(losses)
+    return now < HIGHEST_STILL_LOSS and before - now < LEAST_FALL
+
+
+def remarks_on_stop(reason: Reason | None, losses: Sequence[float], options: TrainingOptions) -> tuple[str, ...]:
+    """Return the remark on a training that its time limit has ended; other ends need none."""
+    if reason != "time_limit":
+        return ()
+    at = f"epoch {len(losses)} of at most {options.epochs} (loss {losses[-1]:.3f})"
+    return (f"training stopped at its time limit of {options.time_limit_s:g} s, after {at}",)
+
 
 SAVE_EVERY_S = 5.0
 _EVALUATION_BATCH = 64

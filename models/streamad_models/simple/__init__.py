@@ -1,12 +1,17 @@
 """Simple kinds of detectors: the least that another kind must beat, and good enough for many plants."""
 
-from streamad_models.simple.detector import MPCA, PCA, MiniRocketNearest, Nearest, Pointwise, Unfolded
-from streamad_models.simple.options import (
+from streamad_models.simple.detector import (
+    MPCA,
+    PCA,
+    MiniRocketNearest,
     MiniRocketOptions,
     MPCAOptions,
+    Nearest,
     NearestOptions,
     PCAOptions,
+    Pointwise,
     PointwiseOptions,
+    Unfolded,
     UnfoldedOptions,
 )
 

@@ -9,19 +9,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
 from streamad_models.detector import OptionsT, TorchScriptDetector
-from streamad_models.simple.options import (
-    MiniRocketOptions,
-    MPCAOptions,
-    NearestOptions,
-    PCAOptions,
-    PointwiseOptions,
-    UnfoldedOptions,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,12 +21,74 @@ if TYPE_CHECKING:
     from streamad_models.fitted import FittedReference
 
 
+class _SimpleOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _PlacesOptions(_SimpleOptions):
+    n_places: int = Field(
+        default=64, ge=2, le=1024, description="places, from the first to the last sample, at which a window is read"
+    )
+
+
+class PointwiseOptions(_PlacesOptions):
+    """Settings of the robust z."""
+
+    floor: float = Field(
+        default=0.05,
+        ge=1e-4,
+        le=10,
+        description="added to the spread at each place, in standard deviations of the channel",
+    )
+
+
+class _ComponentsOptions(_SimpleOptions):
+    explained: float = Field(
+        default=0.9, gt=0, lt=1, description="share of the variance that the leading components explain at least"
+    )
+
+
+class PCAOptions(_ComponentsOptions, _PlacesOptions):
+    """Settings of the principal components."""
+
+
+class UnfoldedOptions(_PlacesOptions):
+    """Settings of the readings that are standardised by channel and place."""
+
+    floor: float = Field(
+        default=0.1,
+        ge=1e-2,
+        le=10,
+        description="added to the spread at each place, as a share of the channel's spread around its mean course",
+    )
+
+
+class MPCAOptions(_ComponentsOptions, UnfoldedOptions):
+    """Settings of the multiway principal components."""
+
+
+class NearestOptions(_SimpleOptions):
+    """The raw nearest neighbour has no settings."""
+
+
+class MiniRocketOptions(_SimpleOptions):
+    """Settings of the features."""
+
+    n_features: int = Field(
+        default=5_000, ge=84, le=100_000, description="MiniRocket's features; a multiple of 84 is taken"
+    )
+
+
 class SimpleDetector(TorchScriptDetector[OptionsT], ABC):
     """Fits in one step on the CPU. A score is a root mean square, or a sum of such, in standard deviations."""
 
-    @abstractmethod
+    terms: tuple[str, ...]
+    """Names of the K terms."""
+
     def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the names of the K terms."""
+        """Return the names of the K terms for windows of so many channels."""
+        del n_channels
+        return self.terms
 
     @abstractmethod
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
@@ -55,7 +109,7 @@ class SimpleDetector(TorchScriptDetector[OptionsT], ABC):
         """
         from streamad_models.simple.fitting import fit_simple  # noqa: PLC0415
 
-        return fit_simple(self, data, seed=seed, device=device)
+        return fit_simple(self.fit_distance, self.term_names, self.options, data, seed=seed, device=device)
 
 
 class Pointwise(SimpleDetector[PointwiseOptions]):
@@ -72,9 +126,9 @@ class Pointwise(SimpleDetector[PointwiseOptions]):
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return the deviation from the median course; ``seed`` is not used."""
-        from streamad_models.simple.pointwise import fit_deviation  # noqa: PLC0415
+        from streamad_models.simple.by_place import fit_deviation  # noqa: PLC0415
 
-        return fit_deviation(x_nCL, lengths_n, self.options)
+        return fit_deviation(x_nCL, lengths_n, n_places=self.options.n_places, floor=self.options.floor)
 
 
 class PCA(SimpleDetector[PCAOptions]):
@@ -84,34 +138,26 @@ class PCA(SimpleDetector[PCAOptions]):
     """
 
     options_model: type[BaseModel] = PCAOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("pca.residual",)
+    terms = ("pca.residual",)
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return the residual; ``seed`` is not used."""
-        from streamad_models.simple.pca import fit_residual  # noqa: PLC0415
+        from streamad_models.simple.components import fit_residual  # noqa: PLC0415
 
-        return fit_residual(x_nCL, lengths_n, self.options)
+        return fit_residual(x_nCL, lengths_n, n_places=self.options.n_places, explained=self.options.explained)
 
 
 class Unfolded(SimpleDetector[UnfoldedOptions]):
     """Nearest neighbour after batch-wise unfolding (Nomikos and MacGregor 1994): for runs that are well aligned."""
 
     options_model: type[BaseModel] = UnfoldedOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("unfolded.distance",)
+    terms = ("unfolded.distance",)
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return the distance from the nearest of the standardised windows; ``seed`` is not used."""
-        from streamad_models.simple.unfolded import fit_unfolded  # noqa: PLC0415
+        from streamad_models.simple.by_place import fit_unfolded  # noqa: PLC0415
 
-        return fit_unfolded(x_nCL, lengths_n, self.options)
+        return fit_unfolded(x_nCL, lengths_n, n_places=self.options.n_places, floor=self.options.floor)
 
 
 class MPCA(SimpleDetector[MPCAOptions]):
@@ -121,28 +167,23 @@ class MPCA(SimpleDetector[MPCAOptions]):
     """
 
     options_model: type[BaseModel] = MPCAOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the names of both charts."""
-        del n_channels
-        return ("mpca.t2", "mpca.spe")
+    terms = ("mpca.t2", "mpca.spe")
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return both charts; ``seed`` is not used."""
-        from streamad_models.simple.mpca import fit_multiway  # noqa: PLC0415
+        from streamad_models.simple.components import fit_multiway  # noqa: PLC0415
 
-        return fit_multiway(x_nCL, lengths_n, self.options)
+        options = self.options
+        return fit_multiway(
+            x_nCL, lengths_n, n_places=options.n_places, floor=options.floor, explained=options.explained
+        )
 
 
 class Nearest(SimpleDetector[NearestOptions]):
     """Raw nearest neighbour (Cover and Hart 1967): sees any change of course at the same time, and no shape."""
 
     options_model: type[BaseModel] = NearestOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("nearest.distance",)
+    terms = ("nearest.distance",)
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return the distance to the nearest of the windows; ``seed`` is not used."""
@@ -155,11 +196,7 @@ class MiniRocketNearest(SimpleDetector[MiniRocketOptions]):
     """Nearest neighbour by MiniRocket's features (Dempster, Schmidt, Webb, KDD 2021): shapes, wherever they are."""
 
     options_model: type[BaseModel] = MiniRocketOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("minirocket.distance",)
+    terms = ("minirocket.distance",)
 
     def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
         """Return the distance to the nearest window's features; ``seed`` draws channels and biases."""

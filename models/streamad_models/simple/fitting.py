@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from pydantic import BaseModel
@@ -36,35 +36,33 @@ class SimpleModel(WindowModel):
         return terms_BK
 
 
-class Simple(Protocol):
-    """The part of a simple kind that is its own (``SimpleDetector``)."""
-
-    @property
-    def options(self) -> BaseModel:
-        """Its settings."""
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the names of the K terms."""
-
-    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
-        """Return the distance from the scaled reference windows, and the terms [n, K] of each without itself."""
+FitDistance: TypeAlias = Callable[[Tensor, Tensor, int], tuple[nn.Module, Tensor]]
+"""From scaled reference windows [n, C, L], lengths and a seed to the distance from them and their own terms [n, K]."""
 
 
-def fit_simple(detector: Simple, data: WindowSet, *, seed: int, device: str) -> FittedReference:
-    """Fit ``detector`` on ``data``, as ``SimpleDetector.fit`` says."""
+def fit_simple(
+    fit_distance: FitDistance,
+    term_names: Callable[[int], tuple[str, ...]],
+    options: BaseModel,
+    data: WindowSet,
+    *,
+    seed: int,
+    device: str,
+) -> FittedReference:
+    """Fit a kind on ``data``, as ``SimpleDetector.fit`` says; ``term_names`` takes the number of channels."""
     check_training_data(data)
     target = resolve_device(device)
     began_s = time.perf_counter()
     kept = reference_indexes(len(data), seed)
     known = data.take(kept)
     n_channels, length = data.values.shape[1:]
-    names = detector.term_names(n_channels)
+    names = term_names(n_channels)
     model = SimpleModel(n_channels, length, len(names))
     model.set_scaling(known)
     lengths = torch.from_numpy(known.lengths)
     with torch.inference_mode():
         x_nCL = model.prepare(torch.from_numpy(known.values), lengths)
-        model.distance, own_terms = detector.fit_distance(x_nCL, lengths, seed)
+        model.distance, own_terms = fit_distance(x_nCL, lengths, seed)
     summary = TrainingSummary(
         n_sequences=len(known),
         n_epochs=0,
@@ -72,7 +70,7 @@ def fit_simple(detector: Simple, data: WindowSet, *, seed: int, device: str) -> 
         best_loss=0.0,
         duration_s=time.perf_counter() - began_s,
         device=str(target),
-        settings={**detector.options.model_dump(mode="json"), "seed": seed},
+        settings={**options.model_dump(mode="json"), "seed": seed},
         terms=names,
     )
     return FittedReference(model.to(target).eval(), summary, data, kept, own_terms.numpy())

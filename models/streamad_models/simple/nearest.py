@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from streamad_models.ensemble.features.minirocket import MiniRocket, fit_minirocket
-from streamad_models.ensemble.features.spaces import features_of
+from streamad_models.ensemble.minirocket import MiniRocket, fit_minirocket
+from streamad_models.ensemble.spaces import features_of
 
 _CANDIDATES = 4
 _ROWS = 64  # windows compared at once in training: bounds the memory

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
-from streamad.commands.shared.figures.certification import METHODS, found_faults, uncertified
-from streamad.errors import StreamadError
+from streamad.commands.shared.figures.certification import METHODS, uncertified
+from streamad.commands.shared.figures.faults import found_faults
+from streamad.errors import ConfigError, StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.routing import Router
+from streamad.judge.bank import Router
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
-from streamad.plugins import check_known
 from streamad.ports import BackendDetector
 from streamad.settings.learning import RoutingSettings
 
@@ -77,12 +75,7 @@ def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
 
 def check_models(plant: Plant, config: Path) -> list[Finding]:
     """Load the models that the config names, and those of further values that are in service."""
-    unknown = _failed("model.detector", partial(check_known, "detectors", plant.settings.model.detector))
-    wrong = [
-        *(unknown or _failed("model.options", partial(detector_for, plant))),
-        *_failed("model.references", partial(check_references, plant.settings.model)),
-    ]
-    if wrong:
+    if wrong := _wrong_parts(plant):
         return wrong
     try:
         names = [*Router.of(plant.settings).known_names(), *_further_names(plant)]
@@ -92,12 +85,17 @@ def check_models(plant: Plant, config: Path) -> list[Finding]:
     return [*found, *_cannot_learn(plant)]
 
 
-def _failed(where: str, make: Callable[[], object]) -> list[Finding]:
+def _wrong_parts(plant: Plant) -> list[Finding]:
+    wrong = []
     try:
-        make()
+        detector_for(plant)
     except StreamadError as error:
-        return failure(where, error)
-    return []
+        wrong += failure("model.options" if isinstance(error, ConfigError) else "model.detector", error)
+    try:
+        check_references(plant.settings.model)
+    except ConfigError as error:
+        wrong += failure("model.references", error)
+    return wrong
 
 
 def _further_names(plant: Plant) -> list[str]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 
 import numpy as np
 
+from streamad.commands.check.cuts import displaced, halves, late, split, spread
 from streamad.commands.check.findings import Finding, Outcome, failed, failure, ok, warning
 from streamad.commands.check.models import check_routes
-from streamad.commands.check.sample import Sample, is_sorted, read_sample
+from streamad.commands.check.names import misspelled
+from streamad.commands.check.sample import Sample, read_sample
+from streamad.commands.check.table import rows_and_samples
 from streamad.commands.shared.console import count, run_async
-from streamad.commands.shared.figures.losses import LENGTHS_ADVICE, Losses, wide_lengths
-from streamad.commands.shared.figures.report import bad_values_text
-from streamad.commands.shared.plants import name_config
-from streamad.commands.shared.topics import merged_errors, topics_of
-from streamad.errors import StreamadError, some_of
-from streamad.ingest.bad_values import BAD_VALUE
-from streamad.ingest.windowing import Unscorable, to_window
+from streamad.commands.shared.figures.losses import LATER, MISSING, TAGS, bad_values_text
+from streamad.commands.shared.plants import merged_errors, name_config, topics_of
+from streamad.errors import SourceError, StreamadError, some_of
+from streamad.ingest.dead_letters import BAD_VALUE
+from streamad.ingest.table.reading import read_table
+from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
 from streamad.runtime.wiring import source_for
 from streamad.settings.places import sink_urls
-from streamad.settings.plant_yaml import SequenceSettings, WindowSettings
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.telemetry.metrics import Counters
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
 _KEYS = {"source": "source.url"}  # checks that are not named as their key
@@ -33,14 +35,23 @@ _MANY = 0.2  # a larger share is no accident
 def check_source(plant: Plant) -> list[Finding]:
     """Read the first records of the source and check samples, sequences, windows and models."""
     try:
+        table = read_table(plant.settings, plant.base_dir)
+    except SourceError as error:
+        return [failed("sequences.table", str(error))]
+    try:
         source = source_for(plant)
-        sample = run_async(read_sample(plant, _at_rest(source)))
+        sample = run_async(read_sample(plant, _at_rest(source), table))
     except StreamadError as error:
         return failure("source", error)
-    findings = _records("source", sample, is_live=isinstance(source, TransactionalSource))
+    is_live = isinstance(source, TransactionalSource)
+    findings = [*_records("source", sample, is_live=is_live), *(split("source", sample) if is_live else ())]
+    findings += misspelled(plant, sample.fields)
     if any(finding.outcome == "failed" for finding in findings):
         return findings
-    findings += [*_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+    findings += [*_channels(plant, sample), *rows_and_samples(sample)]
+    if any(finding.outcome == "failed" for finding in findings):
+        return findings
+    findings += [*_sequences(plant, sample), *_windows(plant, sample)]
     return findings + check_routes(plant, sample)
 
 
@@ -87,7 +98,8 @@ def check_recordings(plant: Plant) -> list[Finding]:
         return []
     try:
         source = source_for(plant, plant.settings.model.recordings)
-        sample = run_async(read_sample(plant, _at_rest(source)))
+        table = read_table(plant.settings, plant.base_dir)
+        sample = run_async(read_sample(plant, _at_rest(source), table))
     except StreamadError as error:
         return [
             warning("model.recordings", finding.message, "needed for streamad train only")
@@ -98,9 +110,11 @@ def check_recordings(plant: Plant) -> list[Finding]:
         return findings
     return [
         *findings,
-        *_late("model.recordings", plant, sample),
-        *_halves("sequences", sample),
-        *_spread("model.recordings", sample),
+        *(finding for finding in rows_and_samples(sample, "model.recordings: ") if finding.outcome != "ok"),
+        *late("model.recordings", plant, sample),
+        *displaced("model.recordings", sample),
+        *halves("sequences", plant.settings.model.recordings, sample),
+        *spread("model.recordings", sample),
     ]
 
 
@@ -120,7 +134,7 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
     if any(surprising.values()):
         first = sample.unreadable.get(BAD_VALUE, "")
         message = f"values that cannot be used: {bad_values_text(surprising)}; {first}"
-        findings.append(warning(check, message, "name what means missing in decode.missing or channels[].missing"))
+        findings.append(warning(check, message, MISSING))
     for kind, first in sample.unreadable.items():
         if kind == BAD_VALUE:
             continue
@@ -133,14 +147,50 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
     elif counters.without_id and not counters.samples:
         message = f"none of {counters.without_id} samples has a sequence id, and sequences.without_id is skip"
         findings.append(failed(check, message, "check decode.fields.sequence"))
+    if sample.table is None:  # else its rows are looked at, too
+        findings += _outside(check, sample)
+    left_out = _left_out(counters)
     if not findings:
         first = "" if sample.is_complete else "the first "
         streams = count(len(sample.newest_us), "stream")
         what = f"{first}{counters.records} records, {counters.samples} samples of {streams}"
-        ignored = f", {counters.ignored} records without a channel of the plant" if counters.ignored else ""
-        left_out = f", {counters.without_id} samples without a sequence id" if counters.without_id else ""
-        findings.append(ok(check, what + ignored + left_out))
+        findings.append(ok(check, what + left_out))
+    elif left_out:
+        findings.append(ok(check, f"{counters.records} records{left_out}"))
     return findings
+
+
+def _outside(check: str, sample: Sample) -> list[Finding]:
+    """Report samples in no sequence if they are all, words that say nothing, and what came too late."""
+    findings, counters = [], sample.counters
+    if counters.before_tag == counters.samples > 0:
+        message = f"no reading of {TAGS} in the sample: all {counters.samples} samples are in no sequence"
+        findings.append(failed(check, message, "write the tag as the messages name it"))
+    elif counters.outside == counters.samples > 0:
+        found = [f"{name} holds {some_of(of)}" if of else f"no message has {name}" for name, of in sample.words.items()]
+        message = f"all {counters.samples} samples are in no sequence: {'; '.join(found)}"
+        findings.append(failed(check, message, "check sequences.while, decode.fields.begin and their words"))
+    elif counters.before_tag:
+        message = f"{counters.before_tag} of {counters.samples} samples came before the first reading of {TAGS}"
+        findings.append(warning(check, message, "they are in no sequence: is the tag read that late?"))
+    if counters.unbegun_ends:
+        message = f"{count(counters.unbegun_ends, 'end')} without a beginning: their samples are in no sequence"
+        findings.append(warning(check, message, "check decode.fields.begin, or the sample begins amid a sequence"))
+    if counters.late_boundaries:
+        message = f"{counters.late_boundaries} states, words or readings of tags came after samples of later times"
+        findings.append(warning(check, message, LATER))
+    return findings
+
+
+def _left_out(counters: Counters) -> str:
+    """Return what was left out as the config says, to be appended to what was read."""
+    parts = (
+        (counters.ignored, "records without a channel of the plant"),
+        (counters.tombstones, "tombstones"),
+        (counters.without_id, "samples without a sequence id"),
+        (counters.outside, "samples in no sequence"),
+    )
+    return "".join(f", {n} {what}" for n, what in parts if n)
 
 
 def _channels(plant: Plant, sample: Sample) -> list[Finding]:
@@ -157,22 +207,22 @@ def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
     findings = [
         *_ends(plant, sample),
         *_order(plant, sample),
-        *_halves("sequences", sample),
-        *_spread("sequences", sample),
+        *halves("sequences", plant.settings.source.url, sample),
+        *spread("sequences", sample),
         *_bounds(plant, sample),
     ]
     if any(finding.outcome != "ok" for finding in findings) or not sample.sequences:
         return findings
     reasons = Counter(sequence.reason for sequence in sample.sequences)
     ended = ", ".join(f"{count} by {reason}" for reason, count in reasons.most_common())
-    return [ok("sequences", f"{count(len(sample.sequences), 'sequence')} ended: {ended}")]
+    return [ok("sequences", f"{count(len(sample.sequences), 'sequence')} ended: {ended}"), *findings]
 
 
 def _ends(plant: Plant, sample: Sample) -> list[Finding]:
     settings = plant.settings.sequences
-    limits_only = _LIMITS - {"end_of_input"} if plant.settings.decode.sequence_from == "file" else _LIMITS
+    limits_only = _LIMITS - {"end_of_input"} if plant.settings.decode.sequence_from != "message" else _LIMITS
     modes = " or ".join(settings.end)
-    advice = _advice(settings, sample)
+    advice = _advice(plant, sample)
     if not sample.sequences:
         message = f"no sequence ended ({modes}) in the first {sample.counters.records} records"
         return [warning("sequences", message, advice)]
@@ -188,23 +238,12 @@ def _ends(plant: Plant, sample: Sample) -> list[Finding]:
     return []
 
 
-def _halves(check: str, sample: Sample) -> list[Finding]:
-    """Warn of sequences that end with a file and come again: a batch over midnight in two files."""
-    seen = Counter((one.stream, one.sequence) for one in sample.sequences)
-    halves = {(one.stream, one.sequence) for one in sample.sequences if one.reason == "end_of_input"}
-    twice = sorted(key for key in halves if seen[key] > 1)
-    if not twice:
-        return []
-    stream, sequence = twice[0]
-    what = "1 sequence lies" if len(twice) == 1 else f"{len(twice)} sequences lie"
-    message = f"{what} in several files, and each part is judged by itself: {sequence} of {stream}"
-    return [warning(check, message, "if one file continues the other, set source.options.files: joined")]
-
-
-def _advice(settings: SequenceSettings, sample: Sample) -> str:
+def _advice(plant: Plant, sample: Sample) -> str:
+    settings, fields = plant.settings.sequences, plant.settings.decode.fields
     reasons = []
     if "marker" in settings.end and not sample.has_markers:
-        reasons.append("no message has end: true (decode.fields.end)")
+        what = "the end word" if fields is not None and fields.has_end_word else "end: true"
+        reasons.append(f"no message has {what} (decode.fields.end)")
     if "change" in settings.end and not sample.has_ids:
         reasons.append("no message names a sequence (decode.fields.sequence)")
     if not reasons:
@@ -212,39 +251,11 @@ def _advice(settings: SequenceSettings, sample: Sample) -> str:
     return "; ".join(reasons) + ": choose other end modes (sequences.end) unless that is as it should be"
 
 
-def _for_late_samples(plant: Plant, sample: Sample) -> str:
-    if not sample.lateness_us:
-        zone = plant.settings.decode.timezone
-        local = f"; or the clocks were set back and decode.timezone ({zone}) is not the plant's" if zone else ""
-        return f"their sequence had ended, times are in order: several at once need an end without change{local}"
-    lateness_s = sample.lateness_us / 1e6
-    late = f"{lateness_s:g} s" if lateness_s < 100 else f"{timedelta(seconds=round(lateness_s))} (h:mm:ss)"
-    behind = f"some lie {late} behind the newest of their stream"
-    sort = "" if is_sorted(plant) else ", or sort recordings by time (source.options.sort)"
-    return f"{behind}: raise sequences.allowed_lateness{sort}"
-
-
-def _late(check: str, plant: Plant, sample: Sample) -> list[Finding]:
-    counters = sample.counters
-    if not counters.late_samples:
-        return []
-    message = f"{counters.late_samples} of {counters.samples} samples came too late"
-    advice = _for_late_samples(plant, sample)
-    if Losses.of(counters).are_many:
-        message = f"{message}, and are lost"
-        advice = f"{advice}; or a field that tells streams apart is missing (decode.fields.stream)"
-    return [warning(check, message, advice)]
-
-
-def _spread(check: str, sample: Sample) -> list[Finding]:
-    spread = wide_lengths([sequence.n_samples for sequence in sample.sequences])
-    return [] if spread is None else [warning(check, spread, LENGTHS_ADVICE)]
-
-
 def _order(plant: Plant, sample: Sample) -> list[Finding]:
     settings, fields = plant.settings.sequences, plant.settings.decode.fields
-    findings = _late("sequences", plant, sample)
-    if not findings and fields is not None and fields.channel is not None and not settings.allowed_lateness:
+    too_late = late("sequences", plant, sample)
+    findings = [*too_late, *displaced("sequences", sample)]
+    if not too_late and fields is not None and fields.is_per_channel and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"
         advice = "set sequences.allowed_lateness to about two sampling periods of the slowest channel"
         findings.append(warning("sequences", message, advice))
@@ -273,7 +284,8 @@ def _windows(plant: Plant, sample: Sample) -> list[Finding]:
     if not sample.sequences:
         return []
     settings, n = plant.settings.window, len(sample.sequences)
-    windows = [to_window(sequence, settings, plant.settings.channel_specs) for sequence in sample.sequences]
+    channels = plant.settings.channel_specs
+    windows = [judged_window(sequence, plant.settings, channels) for sequence in sample.sequences]
     refused = [window.detail for window in windows if isinstance(window, Unscorable)]
     findings = []
     if refused:

@@ -9,21 +9,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from streamad.commands.shared.console import local_url
-from streamad.commands.shared.input import open_input
-from streamad.commands.shared.progress_bar import Bar
+from streamad.commands.shared.console import Bar, local_url
+from streamad.commands.shared.options import open_input
 from streamad.errors import SourceError, StreamadError, UsageError
-from streamad.ingest.windowing import Unscorable, to_window
+from streamad.ingest.table.reading import read_table
+from streamad.ingest.windowing import Unscorable, judged_window
+from streamad.judge.bank import Router
 from streamad.judge.calibration import score_of
 from streamad.judge.explainer import attribution_by
-from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import alert_id, make_alert, scored, unscorable
 from streamad.learn.parts import versions_of
 from streamad.messages import Alert, Attribution, ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.plugins import failure_of
-from streamad.runtime.replay import read_sequences
+from streamad.runtime.recordings import read_sequences
 from streamad.safe_text import one_line
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, FloatArray, Window
@@ -56,7 +56,8 @@ async def find_recorded(plant: Plant, recording: str, beginning: str, name: tupl
             bar.show(f"reading: {sum(read.sequences.values())} sequences", share or 0.0, None if share is None else 1.0)
 
         try:
-            sequences = cast("Any", read_sequences(settings, source, plant.clock, counters, show))
+            table = read_table(settings, plant.base_dir)
+            sequences = cast("Any", read_sequences(settings, source, plant.clock, counters, show, table=table))
             async with aclosing(sequences):
                 async for sequence in sequences:
                     n_sequences += 1
@@ -73,7 +74,7 @@ async def find_recorded(plant: Plant, recording: str, beginning: str, name: tupl
     if not found:
         raise SourceError(_why_not_found(recording, beginning, n_sequences, name, namesake))
     ((its_id, sequence),) = found.items()
-    return Recorded(its_id, sequence, to_window(sequence, settings.window, settings.channel_specs))
+    return Recorded(its_id, sequence, judged_window(sequence, settings, settings.channel_specs))
 
 
 def _why_not_found(

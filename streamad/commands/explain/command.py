@@ -16,7 +16,7 @@ from streamad.errors import SourceError, UsageError
 from streamad.ingest.windowing import Unscorable
 from streamad.messages import Alert, Attribution, Verdict
 from streamad.outputs.cases import Case, Normals, courses_of_message, courses_of_window
-from streamad.outputs.reading import Former, place_of
+from streamad.outputs.reading import place_of
 from streamad.pictures.drawing import FORMATS, Format, check_extra, drawn
 from streamad.pictures.facts import Facts, is_explained
 from streamad.plant import Plant
@@ -166,11 +166,12 @@ class _Asked:
     def _with_reasons(self, case: Case) -> Case:
         """Return the case with reasons made from the window that the outputs kept, if they lack them."""
         courses = case.courses
-        if courses is None or self.alert is None or is_explained(case.attribution) or courses.step != 1:
+        if courses is None or self.alert is None or is_explained(case.attribution):
             return case
         settings = self.plant.settings
         length = settings.window.length
-        if courses.channels != settings.channel_specs or courses.length > length:
+        ours, theirs = ([(each.name, each.unit) for each in of] for of in (settings.channel_specs, courses.channels))
+        if theirs != ours or courses.length > length:
             return case
         import numpy as np  # noqa: PLC0415
 
@@ -219,12 +220,6 @@ class _Asked:
         )
 
     def _unknown(self, findings: Findings, found: Found) -> str:
-        if isinstance(found.former, Former):
-            former = found.former
-            return (
-                f"{former.place}: the message on {former.id} has schema {former.schema_version}, of a former release, "
-                "which this one does not read: judge its recording anew with --recording FILE"
-            )
         if found.attribution is not None or found.window is not None:
             return (
                 f"{findings.id} has reasons or a window, but neither alert nor verdict in the outputs: judge its "
@@ -236,10 +231,12 @@ class _Asked:
                 f"{config} has no outputs that can be read yet (sinks.alerts and sinks.verdicts as files or topics): "
                 "judge its recording with --recording FILE"
             )
+        unknown = f"no alert or verdict in {', '.join(findings.places)} has an id that begins with {findings.beginning}"
+        if findings.skipped.n:
+            return f"{unknown}, but {findings.skipped.text}; judge its recording anew with --recording FILE"
         return (
-            f"no alert or verdict in {', '.join(findings.places)} has an id that begins with {findings.beginning}: an "
-            "id that replay or score printed needs --recording FILE; streamad alerts tail --no-follow prints those of "
-            "run; another plant needs --config"
+            f"{unknown}: an id that replay or score printed needs --recording FILE; streamad alerts tail --no-follow "
+            "prints those of run; another plant needs --config"
         )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Role, Verdict, Window
-from streamad.outputs.reading import Former, is_there, place_of, stored
+from streamad.outputs.reader import Skipped
+from streamad.outputs.reading import is_there, place_of, present
 from streamad.plant import Plant
 
 _SHORTEST = 6
@@ -42,18 +43,15 @@ class Found:
     verdict: Verdict | None = None
     attribution: Attribution | None = None
     window: Window | None = None
-    former: Former | None = None
 
     @property
     def is_empty(self) -> bool:
         """Return whether no message was found that this release reads."""
         return self.alert is None and self.verdict is None
 
-    def add(self, message: Alert | Verdict | Attribution | Window | Former) -> None:
+    def add(self, message: Alert | Verdict | Attribution | Window) -> None:
         """Note a message."""
-        if isinstance(message, Former):
-            self.former = self.former or message
-        elif isinstance(message, Alert):
+        if isinstance(message, Alert):
             self.alert = message
         elif isinstance(message, Verdict):
             self.verdict = message
@@ -65,11 +63,15 @@ class Found:
 
 @dataclass(slots=True)
 class Findings:
-    """What the outputs hold of all sequences whose id has the wanted beginning; ``places`` were read."""
+    """The messages in the outputs about the sequences whose id begins as wanted; ``places`` were read.
+
+    ``skipped``: lines that are unreadable, of those that have this beginning or no id.
+    """
 
     beginning: str
     by_id: dict[str, Found] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
 
     def one(self) -> Found | None:
         """Return the messages of the only sequence; None if there is none. Raises UsageError for several."""
@@ -89,7 +91,8 @@ class Findings:
 
 def _named(found: Found) -> str:
     message = found.alert or found.verdict or found.attribution or found.window
-    return "of a former release" if message is None else f"{message.stream} {message.sequence}"
+    assert message is not None
+    return f"{message.stream} {message.sequence}"
 
 
 async def find(plant: Plant, beginning: str) -> Findings:
@@ -103,12 +106,8 @@ async def find(plant: Plant, beginning: str) -> Findings:
         if not is_there(plant, role):
             continue
         findings.places.append(str(place_of(plant, role)))
-        async for message in stored(plant, role, kinds, is_wanted):
-            if isinstance(message, Former):
-                name = message.id
-            elif isinstance(message, Alert | Attribution):
-                name = message.alert_id
-            else:
-                name = message.verdict_id
+        skip = findings.skipped.add
+        async for message in present(plant, role, kinds, is_wanted=is_wanted, on_unreadable=skip):
+            name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
             findings.by_id.setdefault(name, Found()).add(message)
     return findings

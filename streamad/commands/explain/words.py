@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamad.commands.shared.console import note, out, styled
-from streamad.judge.explanations.words import p_text, place
+from streamad.judge.verdicts import p_text, place
 from streamad.messages import Attribution, ChannelShare
 from streamad.outputs.cases import Case
 from streamad.pictures.content import Scores
@@ -93,7 +93,7 @@ def as_json(case: Case, scores: Scores | None, missing: Sequence[str], **more: A
         "missing": list(missing),
     }
     if courses is not None:
-        figures["window"] = {"length": courses.length, "step": courses.step, "channels": len(courses.channels)}
+        figures["window"] = {"length": courses.length, "channels": len(courses.channels)}
     if scores is not None:
         n_above = int((scores.normal >= scores.score).sum())
         lowest = scores.alerts_from if abs(scores.alerts_from) != float("inf") else None

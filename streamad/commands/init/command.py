@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 import typer
 
-from streamad.commands.check.findings import Finding
 from streamad.commands.check.source import check_source
-from streamad.commands.init.config import config_text, duration_text, trial_settings
-from streamad.commands.init.fields.names import plain_name
-from streamad.commands.init.file_ids import read_file_ids
-from streamad.commands.init.files import read_joined
-from streamad.commands.init.layout import Layout, find_layout
-from streamad.commands.init.order import read_sorted, without_set_back
-from streamad.commands.init.records import RawSample, read_raw
-from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
-from streamad.commands.shared.console import Fields, JsonOption, err, local_url, out, print_json, row
-from streamad.commands.shared.figures.losses import Losses
+from streamad.commands.init.config import config_text, trial_settings
+from streamad.commands.init.facts.rows import LONGEST_STEP
+from streamad.commands.init.facts.words import plain_name
+from streamad.commands.init.finding import find_layout
+from streamad.commands.init.layout import Layout
+from streamad.commands.init.printing import Proposal, emit, show
+from streamad.commands.init.reading.file_ids import read_file_ids
+from streamad.commands.init.reading.joined import read_joined
+from streamad.commands.init.reading.order import read_sorted, without_set_back
+from streamad.commands.init.reading.sample import RawSample, read_raw
+from streamad.commands.init.rhythm import find_pauses, measure
+from streamad.commands.init.rules.holding import note_holding
+from streamad.commands.shared.console import Bar, JsonOption, local_url
 from streamad.commands.shared.plants import load_plant
-from streamad.commands.shared.progress_bar import Bar
-from streamad.errors import OutputError, SourceError, UsageError, some_of
+from streamad.errors import OutputError, SourceError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels
+from streamad.settings.fields import parse_duration_us
 from streamad.settings.time_format import checked_format
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
-_LEFT_OUT_SHOWN = 10
-_COLUMN = 13
+_ANY_SAMPLE = frozenset({"train", "training", "normal", "data", "sample", "recordings", "export", "log", "live"})
+"""Names of samples that tell nothing of the plant."""
 
 
 def init(
@@ -51,7 +52,13 @@ def init(
         str | None,
         typer.Option(help="Zone of dates without a UTC offset, such as Europe/Berlin.", metavar="ZONE"),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
+    row_period: Annotated[
+        str | None,
+        typer.Option(help="Read rows as evenly spaced samples, this long apart: 250ms.", metavar="DURATION"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the monitor; default: the sample's, or the folder's.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite an existing config; write one that loses samples.")
     ] = False,
@@ -70,32 +77,28 @@ def init(
     _refuse_sample(write_to, sample)
     form, zone = None if time_format is None else _checked(time_format), None if timezone is None else _zone(timezone)
     with Bar("reading the sample", quiet=as_json, is_endless=True) as bar:
-        found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone)
+        found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone, row_period_us=_period(row_period))
         if found.losses.are_many and not force:
             if not as_json:
-                _show(found, None)
+                show(found, None)
             raise SourceError(_refusal(found))
         write_atomically(write_to, found.text.encode())
         bar.show("checking the config")
         plant = load_plant(write_to)
         concerns = [finding for finding in check_source(plant) if finding.outcome != "ok"]
-    _emit(write_to, found, plant.settings.decode.default_stream, concerns, as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """What was found in a sample, and the config for it."""
-
-    raw: RawSample
-    layout: Layout
-    rhythm: Rhythm | None
-    losses: Losses
-    text: str
+    emit(write_to, found, plant.settings.decode.default_stream, concerns, as_json)
 
 
 def _find(
-    sample: str, write_to: Path, bar: Bar, *, name: str | None, time_format: str | None, zone: str | None
-) -> _Proposal:
+    sample: str,
+    write_to: Path,
+    bar: Bar,
+    *,
+    name: str | None,
+    time_format: str | None,
+    zone: str | None,
+    row_period_us: int | None,
+) -> Proposal:
     """Read the sample and make its config. Raises SourceError, also if no record of it can be read."""
     home = write_to.absolute().parent
     url = local_url(sample)
@@ -105,7 +108,7 @@ def _find(
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     bar.show(f"finding the fields of {raw.n_records} records")
-    layout = find_layout(raw, named, time_format)
+    layout = find_layout(raw, named, time_format, row_period_us)
     _set_zone(layout, zone, native=raw.native)
     options = dict(raw.options)
     if "encoding" in options:
@@ -113,44 +116,60 @@ def _find(
             f"the text is no UTF-8 and was read as {options['encoding']}: if letters look wrong, set "
             "source.options.encoding"
         )
-    readable = url
+    if raw.is_keyless:
+        layout.notes.append(
+            "the messages have no key, so that a stream's may lie in several partitions, where it is unscorable: let "
+            "the producer send the stream as message key"
+        )
+    if raw.layout is not None and raw.layout.header is not None and not raw.layout.is_sure:
+        layout.notes.append(f"{raw.layout.why}: if that is wrong, set source.options.header")
     if layout.as_text:
-        options["text"] = list(layout.as_text)
-        readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
-        raw = _as_text(readable, home, layout)
-    title = plain_name(name or Path(os.path.normpath(split_url(url)[1])).name.split(".")[0], "plant")
+        options["text"] = _text_columns(raw, layout)
+    stem = _stem(url)
+    stream = plain_name(name or stem, "plant")
     bar.show(f"measuring the sequences of {raw.n_records} records")
-    settings = trial_settings(layout, url, options, title, None)
+    settings = trial_settings(layout, url, options, stream, None)
     raw.check_readable(settings)
-    if (named_by_files := read_file_ids(readable, home, raw, layout, settings)) is not None:
+    if (named_by_files := read_file_ids(url, home, raw, layout, settings)) is not None:
         raw = named_by_files
         options |= raw.options
-    elif (joined := read_joined(readable, home, raw, settings)) is not None:
+    elif (joined := read_joined(url, home, raw, settings)) is not None:
         raw, why = joined
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
-    settings = trial_settings(layout, url, options, title, None)
+    settings = trial_settings(layout, url, options, stream, None)
     pauses = without_set_back(layout, find_pauses(raw, settings))
     if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
         raw = in_order
         options["sort"] = True
-        pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
-    if pauses.gap_us is None and not layout.end and not layout.has_ids:
+        pauses = find_pauses(raw, trial_settings(layout, url, options, stream, None))
+    note_holding(layout, raw, settings)
+    is_marked = layout.end or layout.words is not None or layout.state is not None
+    if pauses.gap_us is None and not is_marked and not layout.has_ids and not layout.restarts:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
-    rhythm, losses = measure(raw, trial_settings(layout, url, options, title, pauses))
+    rhythm, losses, recurring = measure(raw, trial_settings(layout, url, options, stream, pauses))
+    if layout.remedy is None and (recurring.pause_us or 0) > LONGEST_STEP * pauses.period_us:
+        layout.remedy = f"{recurring.text}: write the config with --force; {recurring.advice}"
     labels = recordings.labels() if raw.native and isinstance(recordings, LabelledSource) else {}
+    written = _relative(url, home)
     text = config_text(
         layout,
-        name=title,
+        name=stream if name or stem.lower() not in _ANY_SAMPLE else plain_name(home.name, stream),
+        stream=stream,
         sample=sample,
-        url=_relative(url, home),
+        url=written,
         options=options,
         native=raw.native,
         classes=sorted(set(labels.values())),
         pauses=pauses,
         rhythm=rhythm,
     )
-    return _Proposal(raw, layout, rhythm, losses, text)
+    return Proposal(raw, layout, rhythm, losses, written, text)
+
+
+def _stem(url: str) -> str:
+    """Return the sample's name without its endings."""
+    return Path(os.path.normpath(split_url(url)[1])).name.split(".")[0]
 
 
 def _set_zone(layout: Layout, zone: str | None, *, native: bool) -> None:
@@ -164,25 +183,26 @@ def _set_zone(layout: Layout, zone: str | None, *, native: bool) -> None:
     layout.time, layout.zone_is_given = replace(layout.time, zone=zone), True
 
 
-def _refusal(found: _Proposal) -> str:
+def _refusal(found: Proposal) -> str:
     layout = found.layout
-    ids = f"stream {layout.stream or 'none'}, sequence {layout.sequence or 'none'}, time {layout.time.path}"
-    remedy = layout.remedy or "give a sample whose fields tell its sequences apart"
-    return (
-        f"the config that fits best ({ids}) would lose {found.losses.text}: nothing was written; {remedy}, or write "
-        "the config with --force and correct decode.fields and sequences"
+    ids = (
+        f"stream {layout.stream_title or 'none'}, sequence {layout.sequence_title or 'none'}, "
+        f"time {layout.time.title or layout.time.how}"
     )
+    remedy = layout.remedy or "give a sample whose fields tell its sequences apart"
+    if "--force" not in remedy:
+        remedy = f"{remedy}, or write the config with --force and correct decode.fields and sequences"
+    return f"the config that fits best ({ids}) would lose {found.losses.text}: nothing was written; {remedy}"
 
 
-def _as_text(url: str, home: Path, layout: Layout) -> RawSample:
-    """Read the sample with its ids as text. Raises SourceError if it is no CSV file: only that can be read so."""
-    try:
-        return read_raw(url, home)
-    except SourceError:
-        ids = " and ".join(layout.as_text)
-        raise SourceError(
-            f"{ids}: ids must be text or whole numbers, but some are not; write them as text, or leave the field out"
-        ) from None
+def _text_columns(raw: RawSample, layout: Layout) -> list[str]:
+    """Return the columns whose ids a table's reader must leave as text. Raises SourceError if there is no table."""
+    if raw.layout is not None:
+        return list(layout.as_text)
+    ids = " and ".join(layout.as_text)
+    raise SourceError(
+        f"{ids}: ids must be text or whole numbers, but some are not; write them as text, or leave the field out"
+    )
 
 
 def _refuse_missing(sample: str) -> None:
@@ -211,6 +231,13 @@ def _zone(timezone: str) -> str:
         ) from error
 
 
+def _period(row_period: str | None) -> int | None:
+    try:
+        return None if row_period is None else parse_duration_us(row_period)
+    except ValueError as error:
+        raise UsageError(f"--row-period: {error}") from None
+
+
 def _checked(time_format: str) -> str:
     try:
         return checked_format(time_format)
@@ -228,88 +255,3 @@ def _relative(url: str, home: Path) -> str:
     written = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
     prefix = "" if split_url(written)[0] == "file" else "file:"  # mqtt:file.csv would be another scheme
     return prefix + written + url.partition(rest)[2]
-
-
-def _emit(
-    config: Path, found: _Proposal, default_stream: str | None, concerns: Sequence[Finding], as_json: bool
-) -> None:
-    raw, layout, rhythm = found.raw, found.layout, found.rhythm
-    if as_json:
-        report = _report(config, raw, layout, rhythm)
-        print_json(report | {"lost": round(found.losses.share, 4), "checks": concerns})
-        return
-    _show(found, default_stream)
-    if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
-        err.print(_told("left out", f"{more} more: see {config}"))
-    if found.losses.are_many:
-        err.print(_told("loses", f"{found.losses.text}: correct decode.fields and sequences before training"))
-    for finding in concerns:
-        err.print(_told(finding.outcome, f"{finding.message} -> {finding.advice}"))
-    out.print(f"wrote {config}; read it through, then: streamad check --config {config}")
-
-
-def _show(found: _Proposal, default_stream: str | None) -> None:
-    layout = found.layout
-    for name, value in _found(found.raw, layout, found.rhythm, default_stream):
-        out.print(row(name, value, _COLUMN))
-    for remark in layout.remarks:
-        err.print(_told("note", remark))
-    for note in _notes(layout):
-        err.print(_told("guessed", note))
-    for path, why in layout.left_out[:_LEFT_OUT_SHOWN]:
-        err.print(_told("left out", f"{path}: {why}"))
-
-
-def _told(name: str, text: str) -> Fields:
-    return row(name, text, _COLUMN, "yellow")
-
-
-def _notes(layout: Layout) -> list[str]:
-    """Return the guesses, in whole phrases; the config marks those about the time itself."""
-    time, notes = layout.time, list(layout.notes)
-    if time.others:
-        chosen = " and ".join(filter(None, (time.path, time.time_of_day)))
-        notes.append(f"the time is {chosen}; {some_of(time.others)} would do as well (decode.fields)")
-    if time.zone is not None and not layout.zone_is_given:
-        notes.append(f"the dates in {time.path} name no time zone: {time.zone}; if that is wrong, set decode.timezone")
-    return notes
-
-
-def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | None) -> list[tuple[str, str]]:
-    names = ", ".join(f"{line.name}{f' [{line.unit}]' if line.unit else ''}" for line in layout.channels[:12])
-    more = f", and {len(layout.channels) - 12} more" if len(layout.channels) > 12 else ""
-    unreadable = f", {raw.unreadable} unreadable" if raw.unreadable else ""
-    found = [
-        ("sample", f"{raw.n_records} records{'' if raw.is_complete else ' (its beginning)'}{unreadable}"),
-        ("channels", f"{len(layout.channels)}: {names}{more}"),
-    ]
-    if raw.native:
-        found.append(("time", "not in the file: generated, see the option period"))
-    else:
-        found += [
-            ("time", f"{' and '.join(filter(None, (layout.time.path, layout.time.time_of_day)))} ({layout.time.how})"),
-            ("stream", layout.stream or f"not named in the messages{'' if stream is None else f': {stream}'}"),
-            ("sequence", layout.sequence or ("the file's name" if layout.ids_from_files else "no id in the messages")),
-            ("end", f"{layout.end} is true" if layout.end else "no marker in the messages"),
-        ]
-    if rhythm is not None:
-        spread = f"{rhythm.spread}, one every {duration_text(rhythm.period_us)}"
-        found.append(("sequences", f"{rhythm.n_sequences}: {spread}"))
-        found.append(("window", f"{rhythm.window} points" + (f"; {rhythm.why_resample}" if rhythm.resample_us else "")))
-    return found
-
-
-def _report(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None) -> dict[str, Any]:
-    return {
-        "config": str(config),
-        "records": raw.n_records,
-        "form": layout.form,
-        "channels": layout.channels,
-        "time": layout.time,
-        "stream": layout.stream,
-        "sequence": layout.sequence,
-        "end": layout.end,
-        "sequences": rhythm,
-        "left_out": dict(layout.left_out),
-        "notes": [*layout.remarks, *_notes(layout)],
-    }

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from streamad.commands.init.durations import duration_text, readable, round_up
 from streamad.commands.init.layout import Layout
-from streamad.commands.init.rhythm import Pauses, Rhythm, round_up
+from streamad.commands.init.rhythm import Pauses, Rhythm
+from streamad.commands.init.rules.patterns import OF_PATTERN
 from streamad.errors import ConfigError, some_of
 from streamad.settings.plant_yaml import ENV_PREFIX, Settings
 from streamad.settings.template import Entry, Section, channel_entry, judging_sections, render
 from streamad.settings.yaml_file import validation_problems
 
-_UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 _PIECE = 128
 
 
@@ -35,24 +35,15 @@ class _OfSample(Settings):
         return (init_settings,)
 
 
-def duration_text(duration_us: int) -> str:
-    """Return microseconds as a config writes them, in the largest unit that divides them."""
-    if duration_us == 0:
-        return "0s"
-    unit, factor = next(((unit, factor) for unit, factor in _UNITS_US if duration_us % factor == 0), ("us", 1))
-    return f"{duration_us // factor}{unit}"
-
-
-def _readable(duration_us: float) -> str:
-    """Return a duration for a comment: 1.8 h, 250 ms."""
-    unit, factor = next(((unit, factor) for unit, factor in _UNITS_US if duration_us >= factor), ("us", 1))
-    return f"{duration_us / factor:.3g} {unit}"
-
-
 def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
     """Return the section ``sequences`` for the sample."""
-    modes = ["marker"] * (layout.end is not None) + ["change"] * layout.has_ids
+    has_end = layout.end is not None or layout.words is not None
+    modes = ["marker"] * has_end + ["change"] * layout.has_ids + ["restart"] * layout.restarts
+    modes += ["while"] * (layout.state is not None)
     found: dict[str, Any] = {"end": modes, "max_duration": "365d"}
+    if layout.state is not None:
+        where = "tag" if layout.state.is_tag else "field"
+        found["while"] = {where: layout.state.path, "in": list(layout.state.runs)}
     if not modes:
         if pauses is None or pauses.gap_us is None:
             found |= {"end": ["length"], "length": _PIECE}
@@ -76,13 +67,21 @@ def _lateness_us(layout: Layout, pauses: Pauses) -> int:
 
 def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
     """Return the section ``decode`` for the sample; ``stream`` names the stream if no field does."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {} if layout.wire is None else {"format": layout.wire}
     fields = field_mapping(layout)
     if fields is not None:
         found["fields"] = fields
+    if layout.marks.decimal != ".":
+        found["decimal"] = layout.marks.decimal
+    if layout.marks.thousands is not None:
+        found["thousands"] = layout.marks.thousands
+    if layout.time.row_period_us is not None:
+        found |= {"time": "row", "row_period": duration_text(layout.time.row_period_us)}
+    elif layout.is_relative:
+        found["time"] = "relative"
     if layout.time.format is not None:
         found["time_format"] = layout.time.format
-    elif layout.time.unit != "s":
+    elif layout.time.unit != "s" and layout.time.row_period_us is None:
         found["time_unit"] = layout.time.unit
     if layout.time.zone is not None:
         found["timezone"] = layout.time.zone
@@ -90,10 +89,8 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
         found["missing"] = list(layout.missing)
     if layout.quality is not None:
         found["quality"] = layout.quality.entry
-    if layout.ids_from_files:
-        found["sequence_from"] = "file"
-    if layout.is_relative:
-        found["time"] = "relative"
+    if layout.ids_from is not None:
+        found["sequence_from"] = layout.ids_from
     if layout.stream is None:
         found["default_stream"] = stream
     return found
@@ -103,13 +100,38 @@ def field_mapping(layout: Layout) -> dict[str, Any] | None:
     """Return ``decode.fields``; None for streamad's own format."""
     if layout.form == "own":
         return None
-    fields: dict[str, Any] = {"stream": layout.stream} if layout.stream is not None else {}
-    fields |= {"sequence": layout.sequence, "time": layout.time.path}
-    fields |= {} if layout.time.time_of_day is None else {"time_of_day": layout.time.time_of_day}
+    is_own = layout.stream is not None and layout.stream != OF_PATTERN
+    fields: dict[str, Any] = {} if layout.each is None else {"each": layout.each}
+    fields |= {"stream": layout.stream} if is_own else {}
+    if layout.pattern is not None:
+        fields["pattern"] = dict(zip(("field", "parts"), layout.pattern, strict=True))
+    fields["sequence"] = None if not layout.sequence else _one_or_list(list(layout.sequence))
+    if layout.id_tag is not None:
+        fields["sequence"] = {"tag": layout.id_tag}
+    if layout.time.step is not None:
+        step = layout.time.step
+        fields["start"] = layout.time.path
+        fields["step"] = step.path if step.unit == layout.time.unit else {"field": step.path, "unit": step.unit}
+    elif layout.time.row_period_us is None:
+        parts: list[Any] = [path for path in (layout.time.path, layout.time.time_of_day) if path is not None]
+        if layout.time.fraction is not None:
+            parts.append(dict(zip(("field", "unit"), layout.time.fraction, strict=True)))
+        fields["time"] = _one_or_list(parts)
     fields["end"] = layout.end
+    if layout.words is not None:
+        path, begins, ends = layout.words
+        fields |= {"begin": {"field": path, "value": _one_or_list(list(begins))}} if begins else {}
+        fields["end"] = {"field": path, "value": _one_or_list(list(ends))}
+    if layout.nested:
+        fields["nested"] = _one_or_list(list(layout.nested))
     if layout.form == "per_channel":
-        return fields | {"channel": layout.channel, "value": layout.value}
+        named = {} if layout.pattern is not None else {"channel": layout.channel}
+        return fields | named | {"value": layout.value}
     return fields | {"values": layout.values}
+
+
+def _one_or_list(fields: list[Any]) -> Any:
+    return fields[0] if len(fields) == 1 else fields
 
 
 def trial_settings(
@@ -136,6 +158,7 @@ def config_text(
     layout: Layout,
     *,
     name: str,
+    stream: str,
     sample: str,
     url: str,
     options: Mapping[str, Any],
@@ -144,14 +167,14 @@ def config_text(
     pauses: Pauses,
     rhythm: Rhythm | None,
 ) -> str:
-    """Return the commented config; ``name`` is also the stream's if no field names it."""
+    """Return the commented config; ``stream`` is the stream's name if no field names it."""
     head = [f"Written by streamad init from {sample}; read it through: guesses are marked."]
     head += ["Then: streamad check, streamad train, streamad run. Every key: docs/guide/config.md."]
     left = [f"Left out: {path} ({why})." for path, why in layout.left_out]
     notes = [f"Note: {note}." for note in layout.notes]
     sections = (
         _source(url, options, native),
-        _decode(layout, name, native),
+        _decode(layout, stream, native),
         _sequences(layout, pauses, rhythm),
         _window(rhythm),
         *judging_sections(_recordings(url, classes)),
@@ -161,19 +184,14 @@ def config_text(
 
 def _recordings(url: str, classes: Sequence[str]) -> Entry:
     if not classes:
-        return Entry(
-            "recordings",
-            f"normal/*{PurePath(url.partition('?')[0]).suffix or '.jsonl'}",
-            "normal sequences to learn from; default: the source",
-            active=False,
-        )
+        return Entry("recordings", url, "what train learns from; default: the source", active=False)
     shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
     option = f"{'&' if '?' in url else '?'}classes={classes[0]}"
     return Entry("recordings", url + option, f"learn from the normal class only; classes: {shown}", active=False)
 
 
 def _source(url: str, options: Mapping[str, Any], native: bool) -> Section:
-    entries = [Entry("url", url)]
+    entries = [Entry("url", url, "the sample; for run: what it shall judge")]
     if options:
         entries.append(Entry("options", dict(options), "found in the sample"))
     if native:
@@ -194,21 +212,31 @@ _FORMS = {
 def _decode(layout: Layout, stream: str, native: bool) -> Section:
     found = decode_settings(layout, stream)
     about = [f"How messages are read: {_FORMS[layout.form]} (docs/guide/messages.md)."]
+    if layout.each is not None:
+        about.append(
+            f"Each element of {layout.each} counts as a message with the fields around the list that it lacks."
+        )
     about += [f"Time: {layout.time.how}." if not native else "The file holds no times: see source.options."]
     if layout.time.others:
-        about.append(f"Guessed: the time is {layout.time.path}; {some_of(layout.time.others)} would do as well.")
+        about.append(f"Guessed: the time is {layout.time.title}; {some_of(layout.time.others)} would do as well.")
     comments = {
+        "format": "InfluxDB's line protocol: a sample or a reading a line",
         "fields": "",
-        "sequence_from": "one sequence a file, whose name is the id",
-        "time": "counts from the sequence's start; or: absolute",
-        "time_unit": "of numeric times: s, ms, us or ns",
+        "decimal": "decimal mark of numbers in text",
+        "thousands": "mark between groups of three digits",
+        "sequence_from": "one sequence a file; the id is its name, or its folder's",
+        "time": "row: rows are evenly spaced samples"
+        if layout.time.row_period_us is not None
+        else "counts from the sequence's start; or: absolute",
+        "row_period": "time from row to row: a guess" if layout.time.note is not None else "time from row to row",
+        "time_unit": "of numeric times: s, ms, us, ns, min, h or d",
         "time_format": "of the dates: strptime tokens, or excel",
         "timezone": "given"
         if layout.zone_is_given
         else "a guess: the dates do not name it; or for example Europe/Berlin",
         "missing": "these texts mean a missing value; others are counted",
         "quality": "readings of another quality are missing",
-        "default_stream": "no field names the stream: all samples belong to this one",
+        "default_stream": "no field names the stream: name it after your line or machine",
     }
     entries = [Entry(key, found[key], comment) for key, comment in comments.items() if key in found]
     entries.append(Entry("max_clock_skew", "1h", "times further in the future are unreadable", active=False))
@@ -217,27 +245,29 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
 
 def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section:
     found = sequence_settings(layout, pauses)
-    about = ["When a sequence ends. Modes: marker (end: true), change (the stream's next id), gap, length."]
-    if found["end"] == ["change"]:
-        about.append("With change alone, a sequence is judged when the stream's next one begins.")
+    about = ["When a sequence ends. Modes: marker (end: true), change (the stream's next id), restart, gap, length."]
+    if found["end"] in (["change"], ["restart"]):
+        about.append(f"With {found['end'][0]} alone, a sequence is judged when the stream's next one begins.")
     entries = [Entry("end", found["end"], _why_end(layout, pauses))]
+    if "while" in found:
+        entries.append(Entry("while", found["while"], "a guess: other states lie between two batches"))
     if "gap" in found:
         entries.append(Entry("gap", found["gap"], f"{pauses.n_pauses} pauses are longer"))
     if "length" in found:
         entries.append(Entry("length", found["length"], "a guess: samples in a sequence"))
         entries.append(Entry("gap", "10s", "with end: [gap]: no sample for this long", active=False))
     if "without_id" in found:
-        entries.append(Entry("without_id", "skip", f"a guess: without {layout.sequence}, as between two; or: keep"))
+        entries.append(Entry("without_id", "skip", f"a guess: without {layout.sequence[0]}, as between two; or: keep"))
     longest_us = rhythm.longest_us if rhythm is not None else 0
     limit_us = 4 * longest_us
-    if "change" in found["end"]:  # a sequence waits for the next one to begin
+    if {"change", "restart"} & {*found["end"]}:  # a sequence waits for the next one to begin
         limit_us = max(limit_us, 2 * (longest_us + pauses.longest_pause_us))
     limit_us = max(round_up(limit_us), 60_000_000) if longest_us else 86_400_000_000
-    seen = f"hard limit; the longest in the sample took {_readable(longest_us)}" if longest_us else "hard limit"
+    seen = f"hard limit; the longest in the sample took {readable(longest_us)}" if longest_us else "hard limit"
     entries.append(Entry("max_duration", duration_text(limit_us), seen))
     late = "samples came in order"
     if pauses.lateness_us and not layout.is_relative:
-        late = f"samples came up to {_readable(pauses.lateness_us)} late"
+        late = f"samples came up to {readable(pauses.lateness_us)} late"
     if layout.form == "per_channel":
         late += ", and a slow channel must not be late"
     entries.append(Entry("allowed_lateness", found["allowed_lateness"], late))
@@ -245,15 +275,22 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
 
 
 def _why_end(layout: Layout, pauses: Pauses) -> str:
-    if layout.ids_from_files:
+    if layout.ids_from is not None:
         return "every file is one sequence"
-    if layout.end and layout.sequence:
-        return f"{layout.end} is true on last samples; {layout.sequence} names the sequence"
-    if layout.end or layout.sequence:
-        return f"{layout.end} is true on last samples" if layout.end else f"{layout.sequence} names the sequence"
+    parts = [f"{layout.end} is true on last samples"] if layout.end else []
+    if names := layout.sequence_title:
+        parts.append(f"{names} {'names' if len(layout.sequence) <= 1 else 'name'} the sequence")
+    if layout.restarts:
+        parts.append("the time begins anew in each sequence")
+    if layout.words is not None:
+        parts.append(f"words of {layout.words.path} end a batch")
+    if layout.state is not None:
+        parts.append(f"{layout.state.path} says when a batch runs")
+    if parts:
+        return "; ".join(parts)
     if pauses.gap_us is None:
         return "no id, no end marker, no pauses found: cut into pieces"
-    return f"no id and no end marker, but pauses (samples usually come every {_readable(pauses.period_us)})"
+    return f"no id and no end marker, but pauses (samples usually come every {readable(pauses.period_us)})"
 
 
 def _window(rhythm: Rhythm | None) -> Section:

@@ -8,32 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.commands.init.records import RawSample, blocks_of
+from streamad.commands.init.durations import round_up
+from streamad.commands.init.facts.rows import LONGEST_STEP
+from streamad.commands.init.reading.kept import blocks_of
+from streamad.commands.init.reading.sample import RawSample
 from streamad.commands.shared.figures.losses import Losses
+from streamad.commands.shared.recurring import Recurring
 from streamad.ingest.intake import Intake
+from streamad.messages import LateRecord
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, IntArray, RecordBatch, SampleBlock
 
 MAX_WINDOW = 512
-_DURATIONS_US = [
-    int(step * unit)
-    for unit, steps in (
-        (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
-        (1_000, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
-        (1_000_000, (1, 2, 5, 10, 15, 20, 30)),
-        (60_000_000, (1, 2, 5, 10, 15, 20, 30)),
-        (3_600_000_000, (1, 2, 3, 4, 6, 8, 12)),
-        (86_400_000_000, (1, 2, 3, 5, 7, 10, 14, 30, 60, 90, 180, 365)),
-    )
-    for step in steps
-]
-
-
-def round_up(duration_us: float) -> int:
-    """Return the next larger round duration: 200ms, 5s, 15m, 12h, 7d."""
-    return next((step for step in _DURATIONS_US if step >= duration_us), math.ceil(duration_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,7 @@ def _lateness_us(blocks: list[IntArray]) -> int:
 
 def _split(sorted_us: IntArray, period_us: int) -> tuple[int | None, int]:
     """Return a duration between usual distances and pauses (at the widest jump), and the number of pauses."""
-    far = int(np.searchsorted(sorted_us, 5 * period_us, side="right"))
+    far = int(np.searchsorted(sorted_us, LONGEST_STEP * period_us, side="right"))
     if far == len(sorted_us) or far == 0:
         return None, 0
     candidates = sorted_us[far - 1 :].astype(np.float64)
@@ -138,11 +126,11 @@ class Rhythm:
         return f"{self.shortest} to {self.longest} samples"
 
 
-def measure(sample: RawSample, settings: Settings) -> tuple[Rhythm | None, Losses]:
-    """Cut the sample's sequences and measure them, None if there is none; also return what is lost."""
-    counters = Counters()
-    sequences = _sequences(sample, settings, counters)
-    return _rhythm(sequences, settings) if sequences else None, Losses.of(counters)
+def measure(sample: RawSample, settings: Settings) -> tuple[Rhythm | None, Losses, Recurring]:
+    """Cut the sample's sequences and measure them, None if there is none; also return what is lost, and ids again."""
+    counters, recurring = Counters(), Recurring()
+    sequences = _sequences(sample, settings, counters, recurring)
+    return _rhythm(sequences, settings) if sequences else None, Losses.of(counters), recurring
 
 
 def _rhythm(sequences: list[FinishedSequence], settings: Settings) -> Rhythm:
@@ -167,17 +155,24 @@ def _rhythm(sequences: list[FinishedSequence], settings: Settings) -> Rhythm:
     )
 
 
-def _sequences(sample: RawSample, settings: Settings, counters: Counters) -> list[FinishedSequence]:
+def _sequences(
+    sample: RawSample, settings: Settings, counters: Counters, recurring: Recurring
+) -> list[FinishedSequence]:
     decoder, now_us = sample.decoder(settings), SystemClock().now_us()
     ended: list[FinishedSequence] = []
     still_open: list[FinishedSequence] = []
     for partition, records in sample.records.items():
         intake = Intake(partition, settings, decoder, counters)
         batch = RecordBatch(partition, tuple(records), records[-1].offset + 1)
-        ended += [closed.sequence for closed in intake.take(batch, now_us)]
+        for closed in intake.take(batch, now_us):
+            recurring.add(partition, closed)
+            ended.append(closed.sequence)
+        for output in intake.take_aside():
+            if isinstance(output.message, LateRecord):
+                recurring.note_late(partition, output.message, is_relative=settings.decode.counts_from_start)
         still_open += [closed.sequence for closed in intake.end_of_input(now_us)]
     found = ended + still_open if sample.is_complete or not ended else ended
-    return [sequence for sequence in found if not sequence.n_late]
+    return [sequence for sequence in found if not sequence.is_late]
 
 
 def _grid(

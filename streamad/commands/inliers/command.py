@@ -28,7 +28,7 @@ from streamad.errors import UsageError
 from streamad.learn.parts import store_path
 from streamad.learn.store.records import Mark
 from streamad.messages import SHARES, Request, Share
-from streamad.outputs.marking import MarkWriter, current_user
+from streamad.outputs.marks.writing import MarkWriter, current_user
 from streamad.outputs.stored import (
     StoreView,
     learning_of,
@@ -149,7 +149,7 @@ def _check_target(to: Path, plant: Plant, *, force: bool) -> None:
         raise UsageError(f"{to} exists: name another file with --out, or overwrite it with --force")
     check_out(plant, to, is_recording=True)
     decode = plant.settings.decode
-    if to.suffix.lower() == ".jsonl" and (decode.fields or decode.time == "relative" or decode.format == "msgpack"):
+    if to.suffix.lower() == ".jsonl" and (decode.fields or decode.counts_from_start or decode.format == "msgpack"):
         raise UsageError(
             f"--out {to}: JSON lines would be in streamad's own format, and this plant reads another one (decode in "
             "the config): export to .npz, which does not depend on decode"
@@ -197,6 +197,7 @@ def veto(
     check_names(stream, sequence)
     if not ids and stream is None:
         raise UsageError("name the sequences: ids, or --stream and --sequence")
+    learning_of(plant)
     writer = MarkWriter(plant, model, by=by)
     chosen = [*(ids or []), *([writer.id_of(stream, sequence)] if stream and sequence else [])]
     print_marked(writer.write([writer.message(one, "veto", note) for one in chosen]), as_json=as_json)
@@ -235,12 +236,11 @@ def purge(
     before_us = None if before is None else parse_time_us(before, plant.clock.now_us(), "--before")
     wanted = _share_of(share)
     models = stored_models(plant, model)
-    n = sum(
-        (before_us is None or one.sequence.time_us < before_us)
-        and wanted in (None, one.share)
-        and (not ids or one.sequence.id in ids)
-        for one in stored_sequences(plant, models)
-    )
+    n, times_us = 0, []
+    for one in stored_sequences(plant, models):
+        times_us.append(one.sequence.time_us)
+        is_before = before_us is None or one.sequence.time_us < before_us
+        n += is_before and wanted in (None, one.share) and (not ids or one.sequence.id in ids)
     is_here = store_path(plant).exists()
     if (n or not is_here) and not yes:
         _confirm(f"{n} stored sequences of {', '.join(models)}" if is_here else "the stored sequences")
@@ -263,9 +263,20 @@ def purge(
     if as_json:
         print_json({"sequences": n, "deleted": is_done})
     elif is_done:
-        out.print(f"deleted {n} sequences" + ("" if n else ": none meets the conditions"))
+        out.print(f"deleted {n} sequences" + ("" if n else f": {_why_none(times_us)}"))
     else:
         out.print("asked: the learner deletes them once it reads this, see its event inliers_purged")
+
+
+def _why_none(times_us: Sequence[int]) -> str:
+    """Return why no sequence was deleted, if the stored ones ended at ``times_us``."""
+    if not times_us:
+        return "nothing was stored; what the learner has not stored yet is not deleted"
+    latest = time_text(max(times_us))
+    return (
+        f"none of {len(times_us)} stored ones meets the conditions, the latest of them ended {latest} UTC; what the "
+        "learner has not stored yet is not deleted"
+    )
 
 
 async def _answered(plant: Plant, asked: Request) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from streamad.commands.shared.console import err, notice, out, print_table, styled
-from streamad.judge.explanations.words import p_text
+from streamad.judge.verdicts import p_text
 from streamad.learn.store.records import Mark
 from streamad.messages import SHARES, Share
 from streamad.outputs.stored import StoreView, learning_of, open_store, time_text
@@ -27,11 +27,7 @@ class StoreReport:
         self.stored = [StoreView(model, share, sequence) for share in SHARES for sequence in store.read(share)]
         self.marks = store.marks()
         self.problems = store.problems
-        self.bounds = {
-            "accepted": learning_of(plant).max_accepted,
-            "reserve": learning_of(plant).max_reserve,
-            "aside": learning_of(plant).max_aside,
-        }
+        self.limit = learning_of(plant).limit
 
     def as_dict(self, *, each: bool) -> dict[str, Any]:
         """Return the report for machines."""
@@ -51,7 +47,7 @@ class StoreReport:
         return {
             "count": len(found),
             "only_marked": len(everything) - len(found),
-            "at_most": self.bounds[share],
+            "at_most": self.limit(share),
             "first_time": from_us(found[0].time_us) if found else None,
             "last_time": from_us(found[-1].time_us) if found else None,
             "versions": dict(sorted(Counter(one.model_version or "none" for one in found).items())),

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from streamad.commands.groups import group_of
 from streamad.commands.models.show import show_page
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json, print_table, styled
-from streamad.commands.shared.figures.certification import found_faults, line_below_certified
+from streamad.commands.shared.figures.certification import line_below_certified
+from streamad.commands.shared.figures.faults import found_faults
+from streamad.commands.shared.groups import group_of
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant, name_config
 from streamad.errors import ArtifactError, RegistryError

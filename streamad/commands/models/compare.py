@@ -9,13 +9,12 @@ import typer
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, print_json, print_table
-from streamad.commands.shared.figures.report import print_references
+from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, note, out, print_json, print_table
+from streamad.commands.shared.figures.faults import print_references
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
-from streamad.judge.routing import settings_for
+from streamad.judge.bank import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.promotion.comparison import Comparison, compare_versions
 from streamad.learn.promotion.review import waiting_version

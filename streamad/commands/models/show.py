@@ -9,8 +9,8 @@ from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table, row, styled
-from streamad.commands.shared.figures.certification import FoundFaults, calibration_text
-from streamad.commands.shared.figures.report import print_by_fault, print_references
+from streamad.commands.shared.figures.certification import calibration_text
+from streamad.commands.shared.figures.faults import FoundFaults, print_by_fault, print_references
 from streamad.errors import some_of
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
@@ -42,7 +42,7 @@ def show_page(
     _members(manifest.training.settings)
     _line("channels", some_of([f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels]))
     _line("windows", _windows(manifest))
-    _line("backends", ", ".join([TORCHSCRIPT, *manifest.exports]))
+    _line("backends", ", ".join([TORCHSCRIPT, *manifest.backends]))
     _line("trained", _training(manifest))
     _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from streamad.commands.report.gathering import Gathered, gather
-from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, printed, run_async
-from streamad.commands.shared.input import span_now
+from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, count, out, print_json, printed, run_async
+from streamad.commands.shared.options import span_now
 from streamad.commands.shared.plants import check_out, load_plant
-from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
 from streamad.messages import Alert
 from streamad.outputs.cases import Case, Normals, courses_of_message

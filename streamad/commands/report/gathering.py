@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heappush, heappushpop
@@ -11,22 +11,21 @@ from typing import TypeVar
 
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.learn.feedback.place import feedback_subscription, feedback_url
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
-from streamad.messages import Alert, Attribution, Event, Feedback, ModelRef, Role, Verdict, Window
-from streamad.outputs.reading import Former, is_there, place_of, stored
+from streamad.messages import Alert, Attribution, Event, Feedback, Message, ModelRef, Role, Verdict, Window
+from streamad.outputs.reader import Skipped
+from streamad.outputs.reading import is_there, place_of, present
 from streamad.outputs.stored import known_models, open_store, stored_models
 from streamad.plant import Plant
-from streamad.ports import EndingSubscription
 from streamad.ranges import Span
-from streamad.runtime.subscribing import Messages
 from streamad.types import from_us
 
 MOST_ALERTS = 500
 MOST_EVENTS = 100
 _JUDGED = ("normal", "anomalous")
 K = TypeVar("K", Alert, Verdict, Event)
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(slots=True)
@@ -85,19 +84,22 @@ async def gather(plant: Plant, span: Span, most_pictures: int) -> Gathered:
     return found
 
 
-def _within(found: Gathered, message: K | Former, *, former: Counter[str]) -> K | None:
-    """Return a message of the span; count one of a former release."""
-    if isinstance(message, Former):
-        former[message.place.partition(", ")[0]] += 1
-        return None
-    at = message.created_at
-    return message if at.tzinfo is not None and found.since <= at < found.until else None
+async def _read(
+    plant: Plant, found: Gathered, role: Role, kind: type[M], is_wanted: Callable[[str], bool] | None = None
+) -> AsyncIterator[M]:
+    """Yield the messages of ``kind``; note how many lines of the place are unreadable."""
+    skipped = Skipped()
+    async for message in present(plant, role, (kind,), is_wanted=is_wanted, on_unreadable=skipped.add):
+        yield message
+    if skipped.n:
+        found.notes.append(f"of the {role} {skipped.text}")
 
 
-def _note_former(found: Gathered, former: Counter[str]) -> None:
-    found.notes += [
-        f"{n} messages in {place} are of a former release's schema and left out" for place, n in former.items()
-    ]
+async def _of_span(plant: Plant, found: Gathered, role: Role, kind: type[K]) -> AsyncIterator[K]:
+    """Yield the messages of ``kind`` that were made in the span."""
+    async for message in _read(plant, found, role, kind):
+        if found.since <= message.created_at < found.until:
+            yield message
 
 
 def _can_read(plant: Plant, found: Gathered, role: Role, lacking: str) -> bool:
@@ -114,11 +116,7 @@ def _can_read(plant: Plant, found: Gathered, role: Role, lacking: str) -> bool:
 async def _verdicts(plant: Plant, found: Gathered) -> None:
     if not _can_read(plant, found, "verdicts", "no rates, as there are no verdicts to count"):
         return
-    former: Counter[str] = Counter()
-    async for message in stored(plant, "verdicts", (Verdict,)):
-        verdict = _within(found, message, former=former)
-        if verdict is None:
-            continue
+    async for verdict in _of_span(plant, found, "verdicts", Verdict):
         found.decisions[verdict.decision] += 1
         if verdict.decision in _JUDGED and verdict.model is not None:
             of = found.judged.setdefault(verdict.model, Judged())
@@ -126,52 +124,42 @@ async def _verdicts(plant: Plant, found: Gathered) -> None:
             of.n_alerts += verdict.decision == "anomalous"
         elif verdict.decision == "unscorable":
             found.unscorable[Unscorable(verdict.detail or "no reason is given").reason] += 1
-    _note_former(found, former)
 
 
 async def _alerts(plant: Plant, found: Gathered) -> None:
     if not _can_read(plant, found, "alerts", "no alerts"):
         return
-    former: Counter[str] = Counter()
     latest: deque[Alert] = deque(maxlen=MOST_ALERTS)
-    async for message in stored(plant, "alerts", (Alert,)):
-        alert = _within(found, message, former=former)
-        if alert is not None:
-            found.n_alerts += 1
-            found.rates[alert.false_alarm_rate] += 1
-            latest.append(alert)
+    async for alert in _of_span(plant, found, "alerts", Alert):
+        found.n_alerts += 1
+        found.rates[alert.false_alarm_rate] += 1
+        latest.append(alert)
     found.alerts = sorted(latest, key=lambda each: each.created_at)[::-1]
-    _note_former(found, former)
 
 
 async def _reasons(plant: Plant, found: Gathered) -> None:
     wanted = {alert.alert_id for alert in found.alerts}
     if not wanted or not _can_read(plant, found, "attributions", "no reasons"):
         return
-    async for message in stored(plant, "attributions", (Attribution,), wanted.__contains__):
-        if not isinstance(message, Former):
-            found.attributions[message.alert_id] = message
+    async for message in _read(plant, found, "attributions", Attribution, wanted.__contains__):
+        found.attributions[message.alert_id] = message
 
 
 async def _windows(plant: Plant, found: Gathered, wanted: Collection[str]) -> None:
     if not wanted or not _can_read(plant, found, "windows", "no pictures, as no readings were kept"):
         return
-    async for message in stored(plant, "windows", (Window,), wanted.__contains__):
-        if not isinstance(message, Former):
-            found.windows[message.verdict_id] = message
+    async for message in _read(plant, found, "windows", Window, wanted.__contains__):
+        found.windows[message.verdict_id] = message
 
 
 async def _events(plant: Plant, found: Gathered) -> None:
     if not _can_read(plant, found, "events", "no drift and no other events"):
         return
     latest: list[tuple[datetime, int, Event]] = []  # two places, one after the other: not in the order of time
-    former: Counter[str] = Counter()
-    async for message in stored(plant, "events", (Event,)):
-        event = _within(found, message, former=former)
-        if event is not None:
-            found.kinds[event.kind] += 1
-            add = heappush if len(latest) < MOST_EVENTS else heappushpop
-            add(latest, (event.created_at, found.kinds.total(), event))
+    async for event in _of_span(plant, found, "events", Event):
+        found.kinds[event.kind] += 1
+        add = heappush if len(latest) < MOST_EVENTS else heappushpop
+        add(latest, (event.created_at, found.kinds.total(), event))
     found.events = [event for _, _, event in sorted(latest, reverse=True)]
 
 
@@ -204,11 +192,7 @@ def _models(plant: Plant, found: Gathered) -> None:
 
 
 async def _marks(plant: Plant, found: Gathered) -> None:
-    """Note the latest mark of each sequence that was made in the span, by the feedback's place or the stores."""
-    learning = plant.settings.learning
-    if learning is None:
-        found.notes.append("no feedback: without a section learning no marks are read")
-        return
+    """Note the latest mark of each sequence that was made in the span, by their place or the stores."""
     latest: dict[str, tuple[datetime, str]] = {}
 
     def take(name: str, at: datetime, judgement: str) -> None:
@@ -216,19 +200,13 @@ async def _marks(plant: Plant, found: Gathered) -> None:
             latest[name] = at, judgement
 
     try:
-        if feedback_url(plant.settings) is not None:
-            subscription = feedback_subscription(plant, start="earliest")
-            if isinstance(subscription, EndingSubscription):
-                subscription.end_with_present()
-                async with Messages[Feedback](subscription, (Feedback,)) as messages:
-                    async for message in messages:
-                        if message.created_at.tzinfo is not None:
-                            take(message.alert_id, message.created_at, message.judgement)
+        async for message in _read(plant, found, "feedback", Feedback):
+            take(message.alert_id, message.created_at, message.judgement)
         for model in stored_models(plant):
             for mark in open_store(plant, model).marks().values():
                 take(mark.id, from_us(mark.at_us), mark.judgement)
     except StreamadError as error:
-        found.notes.append(f"feedback cannot be read: {error}")
+        found.notes.append(f"marks cannot be read: {error}")
     of_alerts = {alert.alert_id for alert in found.alerts}
     found.marks = {
         name: judgement

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from streamad.commands.report.gathering import Gathered, Judged, Version
 from streamad.commands.shared.console import count
-from streamad.commands.shared.figures.report import unscorable_text
+from streamad.commands.shared.figures.losses import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
-from streamad.judge.explanations.words import p_text
+from streamad.judge.verdicts import p_text
 from streamad.messages import Alert, Event, ModelRef
 from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
 from streamad.safe_text import one_line

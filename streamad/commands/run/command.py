@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from streamad.commands.run.learner import LearnerBeside, learner_beside, learner_command
-from streamad.commands.run.page import page_beside, page_command
-from streamad.commands.run.workers import Supervisor
+from streamad.commands.run.processes import Supervisor, page_beside, supervised_command
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
@@ -26,14 +24,13 @@ from streamad.commands.shared.console import (
     print_json,
     run_async,
     stop_on_signals,
-    stop_with_parent,
 )
-from streamad.commands.shared.extras import need_web
-from streamad.commands.shared.figures.report import RunReport, check_usable, lost_texts, print_summary, unscorable_text
+from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
+from streamad.commands.shared.figures.report import RunReport, print_summary
 from streamad.commands.shared.monitor import Beside, Monitor
-from streamad.commands.shared.plants import load_whole_plant
-from streamad.errors import UsageError
-from streamad.judge.shift.many_alerts import lines_of
+from streamad.commands.shared.plants import load_whole_plant, located, need_web, table_is_refused
+from streamad.errors import ConfigError, Problem, UsageError
+from streamad.judge.shift import lines_of
 from streamad.learn.parts import registry_of
 from streamad.plant import Plant
 from streamad.ports import Source, TransactionalSource
@@ -92,17 +89,21 @@ def run(
     if web:
         need_web()
     plant = load_whole_plant(config)
+    if (refused := table_is_refused(plant)) is not None:
+        raise ConfigError(located([Problem("sequences.table", refused)]), source=str(config))
     given = {"instance": instance, "accept_gap": accept_gap or None}
     plant = with_options(plant, {key: value for key, value in given.items() if value is not None})
     plant = with_metrics_of(plant, number)
     verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
-    page = page_command(config, port, verbosity) if web else None
+    page = None
+    if web:
+        page = supervised_command("web", config, verbosity, *(() if port is None else ("--port", str(port))))
     learner = learner_command(plant, config, verbosity) if not supervised else None
     if workers > 1:
         if as_json:
             raise UsageError("--json works with one worker: several would print one result each")
-        program = [sys.executable, "-m", "streamad", *["-v"] * verbosity, "run", "--config", str(config)]
-        program += ["--supervised", *(["--quiet"] if quiet else []), *(["--accept-gap"] if accept_gap else [])]
+        options = [*(["--quiet"] if quiet else []), *(["--accept-gap"] if accept_gap else [])]
+        program = supervised_command("run", config, verbosity, *options)
         run_async(_supervise(plant, workers, program, page, learner))
         return
     settings = plant.settings
@@ -121,7 +122,7 @@ def run(
             plant,
             quiet=quiet,
             learns=True,
-            on_start=stop_with_parent if supervised else None,
+            supervised=supervised,
             beside=_beside(plant, source),
             learner=None if learner is None else partial(LearnerBeside, learner, plant.clock),
         )
@@ -152,7 +153,7 @@ def worker_line(name: str, report: RunReport) -> str:
     parts = [f"{count(report.sequences, 'sequence')} judged", count(report.counters["alerts"], "alert")]
     if reasons := unscorable_text(report.counters["unscorable"]):
         parts.append(f"unscorable ({reasons})")
-    parts += [f"{what}: {said}" for what, said in lost_texts(report.counters)]
+    parts += [f"{loss.what}: {loss.text}" for loss in lost(report.counters)]
     for model, found in report.many_alerts.items():
         many = f"{found.n_alerts} of {found.n_judged} judged sequences"
         parts.append(f"far too many alerts of {model}: {many}, see the event many_alerts")

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from cronsim import CronSim, CronSimError
 
 from streamad.errors import StreamadError
+from streamad.judge.bank import Batchers
 from streamad.judge.explainer import Explainer
-from streamad.judge.scoring import Batchers, ModelInService
+from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import registry_of
 from streamad.messages import ModelRef
 from streamad.plant import Plant
-from streamad.runtime.metrics.collector import Observed, ServedModel, WorkerCollector
-from streamad.runtime.metrics.server import MetricsServer
+from streamad.runtime.metrics import MetricsServer, Observed, ServedModel, WorkerCollector
 from streamad.runtime.pipeline import Pipeline
 from streamad.telemetry.events import EventLog
 from streamad.types import from_us, to_us

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,15 @@ import msgspec
 import typer
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -248,3 +258,49 @@ def stop_with_parent(stop: Callable[[], None], on_word: Callable[[], None] | Non
 
     loop.add_reader(descriptor, on_input)
     return _SAME_STOP_S
+
+
+class Bar:
+    """A line on stderr with a text, the share done and the time left; use it in a ``with`` statement.
+
+    ``is_endless``: work without a known end has a spinner instead. ``is_kept``: the line stays after the work.
+    ``quiet``: nothing is printed. If stderr is no terminal, only the ``line`` of ``show`` is printed.
+    """
+
+    def __init__(self, text: str, *, quiet: bool = False, is_endless: bool = False, is_kept: bool = False) -> None:
+        share: tuple[ProgressColumn, ...] = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        description = TextColumn("{task.description}", markup=False)
+        self._progress = Progress(
+            *((SpinnerColumn(), description) if is_endless else (description, *share)),
+            console=err,
+            transient=not is_kept,
+            disable=quiet or not err.is_terminal,
+        )
+        self._prints_lines = not quiet and not err.is_terminal
+        self._line = ""
+        self._task = self._progress.add_task(text, total=None)
+        self._started_s = time.perf_counter()
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the bar was made."""
+        return time.perf_counter() - self._started_s
+
+    def rate(self, n: int) -> float:
+        """Return ``n`` per second since the bar was made."""
+        return n / max(self.elapsed_s, 1e-9)
+
+    def show(self, text: str, done: float | None = None, total: float | None = 1.0, *, line: str = "") -> None:
+        """Show ``text`` and the share ``done`` of ``total`` (None: unknown); print a new ``line`` if no terminal."""
+        total = None if done is None else total
+        self._progress.update(self._task, description=text, completed=done or 0.0, total=total)
+        if self._prints_lines and line not in ("", self._line):
+            self._line = line
+            err.print(line)

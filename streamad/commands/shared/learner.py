@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from streamad.commands.shared.console import err, note, stop_on_signals, wrapped
 from streamad.commands.shared.monitor import event_line
 from streamad.errors import StoreError, StreamadError
-from streamad.learn.feedback.place import send_feedback
 from streamad.learn.parts import registry_of, store_for, store_path
 from streamad.learn.process.events import LearnerEvents
 from streamad.learn.process.service import PlantLearner
@@ -18,6 +17,7 @@ from streamad.learn.process.state import state_file
 from streamad.learn.trainer.results import TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import Event, Request
+from streamad.outputs.marks.place import send_feedback
 from streamad.plant import Plant
 from streamad.system.locks import try_lock
 from streamad.system.tasks import wait_for_either
@@ -123,6 +123,7 @@ def _is_answered(plant: Plant, model: str, request: Request) -> bool:
     with suppress(StoreError):  # busy for the moment: the next look may succeed
         store = store_for(plant, model)
         try:
+            store.open_to_read()
             return store.is_answered(request.request_id)
         finally:
             store.close()

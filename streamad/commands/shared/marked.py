@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamad.commands.shared.console import err, note, out, print_json
-from streamad.outputs.marking import Marked
+from streamad.commands.shared.console import count, err, note, out, print_json
+from streamad.outputs.marks.writing import Marked
 from streamad.outputs.stored import time_text
 from streamad.safe_text import one_line
 
@@ -39,8 +39,10 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
 
 
 def _kept(marked: Sequence[Marked]) -> str:
-    """Return where the marks are, and from when on they count."""
+    """Return where the marks are, and what comes of them."""
     place, n = marked[0].place, len(marked)
+    if not marked[0].learns:
+        return f"kept in {place}: {count(n, 'mark')} for reports, the page, and training with a section learning"
     if n == 1:
         return f"kept in {place}: it counts once the learner has read it"
     return f"kept in {place}: {n} marks, which count once the learner has read them"
@@ -77,7 +79,7 @@ def _overridden(one: Marked) -> str:
 
 def _name(one: Marked) -> str:
     if one.found is None:
-        return one.feedback.alert_id
+        return one.feedback.alert_id if one.name is None else " ".join(one.name)
     sequence = one.found.sequence
     judged = "not judged, there was no model" if sequence.decision == "learning" else f"judged {sequence.decision}"
     return (

@@ -11,11 +11,10 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from streamad.commands.shared.console import Fields, count, err, stop_on_signals
+from streamad.commands.shared.console import Bar, Fields, count, err, stop_on_signals, stop_with_parent
 from streamad.commands.shared.figures.report import RunReport
-from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import StalledError
-from streamad.judge.explanations.words import p_text
+from streamad.judge.verdicts import NO_REASON, p_text
 from streamad.messages import NO_METHOD, Alert, Attribution, Event, ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
@@ -23,13 +22,14 @@ from streamad.system.tasks import is_stop
 from streamad.telemetry.events import Emit, EventLog
 
 if TYPE_CHECKING:
+    from streamad.judge.bank import Batchers
     from streamad.judge.explainer import Explainer
     from streamad.judge.judging import JudgedSequence
-    from streamad.judge.scoring import Batchers
-    from streamad.judge.shift.watch import AlertWatch
+    from streamad.judge.shift import AlertWatch
     from streamad.learn.serving.serving import Learning, Serving
     from streamad.runtime.pipeline import Pipeline
-    from streamad.runtime.reports.reporter import Reporter
+    from streamad.runtime.reports import Reporter
+    from streamad.telemetry.metrics import Counters
 
 
 class Watcher(Protocol):
@@ -80,6 +80,8 @@ def _add_reasons(line: Fields, attribution: Attribution) -> None:
         line.add(_cut(segment.text))
     for each in attribution.nearest[:1]:
         line.add(f"nearest normal {_cut(each.sequence)}")
+    if not first and not attribution.segments and attribution.method != NO_METHOD:
+        line.add(NO_REASON)
     if attribution.method == NO_METHOD:
         line.add("not explained:").add_words(attribution.detail or "no reason given")
 
@@ -133,11 +135,10 @@ class Monitor:
     """Runs a plant's pipeline once and prints alerts and events on stderr.
 
     ``keeps_verdicts``: the report holds all verdicts. ``learns``: the versions that learning puts into service are
-    swapped in, and the status of this worker is written; otherwise the models stay as they are. ``on_start`` gets
-    the function that requests the stop, and returns for how many seconds after a first signal further ones are
-    repetitions of it (``stop_on_signals``). ``watcher`` is told of every judged sequence and attribution. ``beside`` is
-    entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of these alone tell
-    whether the plant differs from its training. ``learner`` makes the learner that the run starts.
+    swapped in, and the status of this worker is written; otherwise the models stay as they are. ``supervised``: it is
+    one of several workers, and ends with its supervisor. ``watcher`` is told of every judged sequence and attribution.
+    ``beside`` is entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of
+    these alone tell whether the plant differs from its training. ``learner`` makes the learner that the run starts.
     """
 
     def __init__(
@@ -147,14 +148,13 @@ class Monitor:
         quiet: bool = False,
         keeps_verdicts: bool = False,
         learns: bool = False,
-        on_start: Callable[[Callable[[], None]], float] | None = None,
+        supervised: bool = False,
         watcher: Watcher | None = None,
         beside: Beside | None = None,
         normal: Callable[[Verdict], bool] | None = None,
         learner: Callable[[Emit], Learning] | None = None,
     ) -> None:
-
-        self._on_start = on_start
+        self._supervised = supervised
         self._watcher = watcher
         self._beside: Beside = beside or (lambda *_: nullcontext())
         self._plant = plant
@@ -169,12 +169,8 @@ class Monitor:
         self._is_through = False
         self._verdicts: list[Verdict] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
-        self._n_judged = 0
-        self._n_alerts = 0
-        self._n_unjudged = 0
-        self._n_scored = 0
         # Several workers would overwrite each other's line.
-        self._bar = Bar("waiting for the first sequence to end", quiet=on_start is not None, is_endless=True)
+        self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=True)
 
     def _serving_of(self, learner: Callable[[Emit], Learning] | None) -> Serving | None:
         """Return what keeps the models of this run up to date, None if nothing learns."""
@@ -198,10 +194,11 @@ class Monitor:
         version: str | None = None,
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
-        from streamad.judge.shift.watch import AlertWatch  # noqa: PLC0415
+        from streamad.ingest.table.reading import read_table  # noqa: PLC0415
+        from streamad.judge.shift import AlertWatch  # noqa: PLC0415
         from streamad.learn.serving.models import explainer_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
-        from streamad.runtime.reports.reporter import Reporter  # noqa: PLC0415
+        from streamad.runtime.reports import Reporter  # noqa: PLC0415
 
         plant = self._plant
         explainer = None
@@ -231,6 +228,7 @@ class Monitor:
                 on_judged=self._on_judged,
                 on_explained=self._on_explained,
                 events=self._events,
+                table=read_table(plant.settings, plant.base_dir),
             )
             if learning is not None:
                 pipeline.counters.learning = learning.counters
@@ -242,8 +240,8 @@ class Monitor:
 
             repeats_s = 0.0
             last = "finishing what is being scored"
-            if self._on_start is not None:
-                repeats_s, last = self._on_start(request_stop), ""  # the supervisor prints it once for all workers
+            if self._supervised:
+                repeats_s, last = stop_with_parent(request_stop), ""  # the supervisor prints it once for all workers
             started = time.perf_counter()
             with calm_garbage_collector(), self._bar, stop_on_signals(request_stop, last, repeats_s=repeats_s):
                 models = partial(_in_service, batchers)
@@ -272,7 +270,7 @@ class Monitor:
     async def _run(self, pipeline: Pipeline, batchers: Batchers, reporter: Reporter | None) -> None:
         """Run to the end of the source, then train what is due; learning ends before scoring."""
         learning = self._learning
-        showing = asyncio.create_task(self._show_progress())
+        showing = asyncio.create_task(self._show_progress(pipeline.counters))
         is_clean = False
         if reporter is not None:
             reporter.start()
@@ -297,21 +295,26 @@ class Monitor:
             finally:
                 await batchers.close()
 
-    async def _show_progress(self) -> None:
-        """Update the status line with the state of learning; print once which training the end of the run waits for."""
-        is_printed = self._quiet or self._learning is None
-        while self._learning is not None:
-            self._show()
-            if self._is_through and not is_printed and (progress := self._learning.progress):
+    async def _show_progress(self, counters: Counters) -> None:
+        """Update the status line; print once which training the end of the run waits for."""
+        is_printed = self._quiet
+        while True:
+            progress = "" if self._learning is None else self._learning.progress
+            self._show(counters, progress)
+            if self._is_through and not is_printed and progress:
                 is_printed = True
                 err.print(f"all is judged; {progress}: the run ends after it (Ctrl-C: it continues at the next start)")
             await self._plant.clock.sleep(_PROGRESS_S)
 
-    def _show(self) -> None:
-        progress = self._learning.progress if self._learning is not None else ""
-        judged = f"{count(self._n_judged - self._n_unjudged, 'sequence')} judged, {count(self._n_alerts, 'alert')}"
-        if not self._n_scored:  # there was no model so far
-            judged = f"{count(self._n_judged, 'sequence')}, none judged yet"
+    def _show(self, counters: Counters, progress: str) -> None:
+        verdicts = counters.verdicts
+        if verdicts["normal"] or verdicts["anomalous"]:
+            n_judged = verdicts.total() - verdicts["learning"]
+            judged = f"{count(n_judged, 'sequence')} judged, {count(counters.alerts, 'alert')}"
+        elif verdicts or progress:  # there was no model so far
+            judged = f"{count(verdicts.total(), 'sequence')}, none judged yet"
+        else:
+            return
         self._bar.show(", ".join(part for part in (judged, progress) if part))
 
     def _on_judged(self, judged: JudgedSequence, latency_us: int) -> None:
@@ -319,11 +322,6 @@ class Monitor:
         self._latencies_us.append(latency_us)
         if self._keeps_verdicts:
             self._verdicts.append(verdict)
-        self._n_judged += 1
-        self._n_alerts += alert is not None
-        self._n_unjudged += verdict.decision == "learning"
-        self._n_scored += verdict.decision in ("normal", "anomalous")
-        self._show()
         if self._alert_watch is not None:
             self._alert_watch.judged(verdict)
         if self._watcher is not None:

@@ -12,15 +12,14 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import JsonOption, err, note, out, print_json
-from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.simulate.options import FeedOptions, feed_plant
+from streamad.commands.shared.console import Bar, JsonOption, err, note, out, print_json
+from streamad.commands.simulate.feed import feed_plant
 from streamad.errors import OutputError, UsageError
 from streamad.settings.template import ChannelLine, Entry, Section, judging_sections, render
+from streamad.simulation.faults import CHANNELS
 from streamad.simulation.messages import LABELS_NAME, RECORDINGS_NAME, write_recordings
 from streamad.simulation.recordings import Recording
 from streamad.simulation.recordings import simulate as simulate_batches
-from streamad.simulation.sensors import CHANNELS
 from streamad.system.files import write_atomically, writing
 
 _CONFIG = "plant.yaml"
@@ -102,21 +101,19 @@ def simulate(
     first_live = -(-train // streams) * streams
     if to is not None:
         feed_plant(
-            FeedOptions(
-                to=to,
-                config=config,
-                speed=speed,
-                start=start,
-                batches=batches,
-                duration=duration,
-                fault_share=fault_share,
-                chunk=chunk,
-                labels=labels,
-                first_index=first_live,
-                seed=seed,
-                streams=streams,
-                as_json=as_json,
-            )
+            to,
+            config=config,
+            speed=speed,
+            start=start,
+            batches=batches,
+            duration=duration,
+            fault_share=fault_share,
+            chunk=chunk,
+            labels=labels,
+            first_index=first_live,
+            seed=seed,
+            streams=streams,
+            as_json=as_json,
         )
         return
     assert out_dir is not None

@@ -1,1 +1,1 @@
-"""Sequences of one stream: runs of samples, where a sequence begins and ends, late samples, times far ahead."""
+"""Sequences of a partition: its streams and clock, where a sequence begins and ends, late samples, progress."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from streamad.partition_progress import NOTHING_STANDS, Standing
 from streamad.settings.plant_yaml import SequenceSettings
 
 NEVER_US = 1 << 62
@@ -13,6 +14,7 @@ class Clocks(NamedTuple):
     """A stream's and its partition's clocks before a record, from which rereading starts.
 
     ``record_us`` is the partition's clock with that record, None if it has no time of its own and is the first.
+    ``second_0_us`` and ``standing``: see ``StreamClocks``.
     """
 
     max_time_us: int | None
@@ -20,28 +22,35 @@ class Clocks(NamedTuple):
     last_record_us: int | None
     partition_us: int | None
     record_us: int | None
+    second_0_us: int | None = None
+    standing: Standing = NOTHING_STANDS
 
 
 class StreamClocks:
     """The clocks of a stream; each is None until something has set it.
 
     ``max_time_us`` is the newest event time, ``floor_us`` the event time through which waiting samples were released,
-    and ``last_record_us`` the partition's clock with the stream's last record.
+    and ``last_record_us`` the partition's clock with the stream's last record. ``second_0_us`` is the event time from
+    which relative times without an id count now (``RelativeStarts``), ``standing`` what words and tags have said
+    (``StreamBoundaries``).
 
     Law: they depend on the records alone, not on commits. Rereading starts from the saved ones and decides the same.
     """
 
-    __slots__ = ("_settings", "floor_us", "last_record_us", "max_time_us")
+    __slots__ = ("_settings", "floor_us", "last_record_us", "max_time_us", "second_0_us", "standing")
 
     def __init__(self, settings: SequenceSettings) -> None:
         self._settings = settings
         self.max_time_us: int | None = None
         self.floor_us: int | None = None
         self.last_record_us: int | None = None
+        self.second_0_us: int | None = None
+        self.standing = NOTHING_STANDS
 
     def before(self, partition_us: int | None, record_us: int | None) -> Clocks:
         """Return the clocks before a record; for the arguments see ``Clocks``."""
-        return Clocks(self.max_time_us, self.floor_us, self.last_record_us, partition_us, record_us)
+        newest_us, floor_us, last_us = self.max_time_us, self.floor_us, self.last_record_us
+        return Clocks(newest_us, floor_us, last_us, partition_us, record_us, self.second_0_us, self.standing)
 
     # --- event time: what is late ---
 

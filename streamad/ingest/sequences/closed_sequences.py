@@ -1,21 +1,30 @@
-"""The sequences of a stream that have ended, so that a late sample of one is known as such."""
+"""The sequences of a stream that have ended: a late sample of one is known as such, and rereading ends them alike."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
 from streamad.ingest.sequences.clocks import NEVER_US, Clocks
-from streamad.ingest.sequences.late_entries import MAX_LATE_ENTRIES
+from streamad.ingest.sequences.held_readings import Held
+from streamad.ingest.sequences.open_sequence import MAX_LATE_ENTRIES
 from streamad.ingest.sequences.runs import Run
-from streamad.partition_progress import StreamProgress
+from streamad.partition_progress import ForcedEnd, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import FinishedSequence
+from streamad.types import FinishedSequence, Position
 
 MAX_CLOSED_IDS = 100_000
+MAX_FORCED_ENDS = 1_000
+
+
+def memory_of(settings: SequenceSettings) -> int:
+    """Return for how long a closed sequence is remembered, and a stream that is silent, in us of the record clock."""
+    if settings.closed_memory is not None:
+        return settings.closed_memory
+    return settings.max_duration + settings.allowed_lateness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,17 +33,17 @@ class Closed:
 
     ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
     the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record. ``unseen``: its
-    beginning may lie before the first record read.
+    beginning may lie before the first record read. ``held`` are the readings that it began with.
     """
 
     sequence: FinishedSequence
     key: str | None
     at_us: int
     through_us: int
-    merged: int
     offset: int
     before: Clocks
     unseen: bool = False
+    held: Held = field(default_factory=dict)
 
 
 @lru_cache(maxsize=10_000)
@@ -59,11 +68,7 @@ class ClosedSequences:
     __slots__ = ("_committed_through_us", "_ids", "_late_ids", "_through_us", "memory_us")
 
     def __init__(self, settings: SequenceSettings) -> None:
-        self.memory_us = (
-            settings.closed_memory
-            if settings.closed_memory is not None
-            else settings.max_duration + settings.allowed_lateness
-        )
+        self.memory_us = memory_of(settings)
         self._ids = _ClosedIds(MAX_CLOSED_IDS)
         self._late_ids = _ClosedIds(MAX_LATE_ENTRIES)
         self._through_us: int | None = None
@@ -113,7 +118,7 @@ class ClosedSequences:
     def commit(self, closed: Closed) -> None:
         """Note that the verdict of ``closed`` is durable."""
         if closed.key is not None:
-            ids = self._late_ids if closed.sequence.n_late else self._ids
+            ids = self._late_ids if closed.sequence.is_late else self._ids
             _put_last(ids.committed, id_hash(closed.key), closed.at_us)
         elif self._committed_through_us is None or closed.through_us > self._committed_through_us:
             self._committed_through_us = closed.through_us
@@ -133,6 +138,43 @@ class ClosedSequences:
         self._ids.restore(saved.closed)
         self._late_ids.restore(saved.closed_late)
         self._through_us = self._committed_through_us = saved.closed_through_us
+
+
+class StreamRereading:
+    """The state of one stream that rereading needs, beside its samples and its ``done_below``.
+
+    ``in_flight``: sequences that have ended and whose verdict is not durable, in the order of their ends. ``forced``:
+    the ends that no record caused, in order, the newest ones. ``retired_at``: the stream was forgotten before the
+    record at this offset.
+    """
+
+    __slots__ = ("forced", "in_flight", "retired_at")
+
+    def __init__(self) -> None:
+        self.in_flight: dict[tuple[str | None, Position], Closed] = {}
+        self.forced: list[ForcedEnd] = []
+        self.retired_at: int | None = None
+
+    def ended(self, closed: Closed) -> None:
+        """Note a finished sequence; it is in flight until its verdict is committed."""
+        self.in_flight[closed.key, closed.sequence.first_position] = closed
+
+    def committed(self, closed: Closed) -> bool:
+        """Note that the verdict of ``closed`` is durable; return whether it was in flight here."""
+        return self.in_flight.pop((closed.key, closed.sequence.first_position), None) is not None
+
+    def force(self, end: ForcedEnd) -> None:
+        """Note a forced end for a restart; of the wall-clock times at one offset only the last one counts."""
+        last = self.forced[-1] if self.forced else None
+        if last is not None and None not in (last.clock_us, end.clock_us) and last.offset == end.offset:
+            self.forced.pop()
+        self.forced.append(end)
+        del self.forced[:-MAX_FORCED_ENDS]
+
+    def take_back(self, end: ForcedEnd) -> None:
+        """Remove ``end`` if it is the last one: a record causes it as well."""
+        if self.forced and self.forced[-1] is end:
+            self.forced.pop()
 
 
 class _ClosedIds:

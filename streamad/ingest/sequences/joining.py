@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from streamad.ingest.sequences.clocks import NEVER_US
 from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.ingest.sequences.held_readings import Held
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.ingest.sequences.runs import rises
 from streamad.ingest.sequences.sequence_ends import StreamState
@@ -42,6 +43,8 @@ def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: 
     stream.open.grew(sequence, nbytes)
     clocks.max_time_us = last_us
     clocks.last_record_us = clock_us if is_timed else seen_us
+    if stream.readings is not None:
+        stream.readings.take(times_us, block.values, block.offset, block.first_index)
     return last_us
 
 
@@ -91,6 +94,8 @@ def join_singles(
         nbytes += taken
         sequence.seen_us = max(sequence.seen_us, clock_us, time_us)
         clocks.max_time_us, clocks.last_record_us = time_us, clock_us
+        if stream.readings is not None:
+            stream.readings.take_one(time_us, singles.values[at], singles.offsets[at])
     else:
         at = len(singles.offsets)
     return at, clock_us, nbytes
@@ -104,10 +109,10 @@ def _is_plain(block: SampleBlock, sequence: OpenSequence) -> bool:
 
 
 def _has_plain_times(block: SampleBlock) -> bool:
-    """Return whether the times of ``block`` rise and have one reading."""
-    if block.relative or block.later_us is not None or block.indexes is not None:
+    """Return whether the times of ``block`` rise, as do its places in its record, and have one reading."""
+    if block.relative or block.later_us is not None or block.boundaries is not None:
         return False
-    return rises(block.times_us)
+    return rises(block.times_us) and block.is_consecutive
 
 
 def _is_within(stream: StreamState, block: SampleBlock, last_us: int, sequence: OpenSequence) -> bool:
@@ -149,11 +154,19 @@ def whole(
         return None
     if not _has_plain_times(block) or stream.closed.knows(key, max(clock_us, first_us)):
         return None
-    seen_us, position = max(clock_us, last_us), Position(block.offset, 0)
+    seen_us, position = max(clock_us, last_us), Position(block.offset, block.first_index)
     before = clocks.before(partition_before, clock_us)
     routes = () if block.route is None else (block.route,)
-    finished = FinishedSequence(stream.name, key, "marker", times_us, block.values, position, routes=routes)
-    closed = Closed(finished, key, seen_us, last_us, 0, block.offset, before)
+    held: Held = {}
+    carried = None
+    if stream.readings is not None:
+        held = stream.readings.before(first_us, position)
+        carried = stream.readings.row_of(held, block.values.shape[1])
+        stream.readings.take(times_us, block.values, block.offset, block.first_index)
+    finished = FinishedSequence(
+        stream.name, key, "marker", times_us, block.values, position, routes=routes, carried=carried
+    )
+    closed = Closed(finished, key, seen_us, last_us, block.offset, before, held=held)
     clocks.max_time_us = last_us
     clocks.last_record_us = clock_us if is_timed else seen_us
     stream.closed.end(closed)
@@ -169,5 +182,7 @@ def _may_be_whole(stream: StreamState, block: SampleBlock) -> bool:
     if settings.allowed_lateness or settings.length is not None or settings.gap is not None:
         return False
     if stream.held is not None or stream.entries or stream.partial or block.offset < stream.done_below:
+        return False
+    if stream.bounds is not None:
         return False
     return len(block) <= settings.max_samples

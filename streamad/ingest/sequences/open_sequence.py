@@ -1,16 +1,71 @@
-"""An open sequence: its samples so far, in time order."""
+"""An open sequence: its samples so far, in time order.
+
+If all samples of a sequence came late, it is a ``LateEntry`` instead, so that it still gets a verdict.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from streamad.ingest.sequences.clocks import Clocks
-from streamad.ingest.sequences.late_entries import LateEntry
-from streamad.ingest.sequences.runs import Routes, Run, joined_routes
+from streamad.ingest.sequences.held_readings import Held
+from streamad.ingest.sequences.runs import Routes, Run, differs, joined_routes
 from streamad.messages import EndReason
+from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import FinishedSequence, FloatArray, IntArray, from_us
+
+MAX_LATE_ENTRIES = 1_000
+"""Open entries of a stream, and ended ones that are remembered: the oldest ends or is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateSamples:
+    """Samples in no sequence: theirs is closed, or they came beyond ``allowed_lateness``.
+
+    ``merged`` counts the samples merged into them before.
+    """
+
+    stream: str
+    sequence: str | None
+    closed: bool
+    offset: int
+    times_us: IntArray
+    values: FloatArray
+    merged: int = 0
+
+
+class LateEntry:
+    """The late samples of a sequence that is neither open nor closed: their times and number, not their values.
+
+    ``position`` is that of the first of them, ``before`` holds the clocks before its record; ``since_us`` is its clock.
+    """
+
+    __slots__ = ("before", "first_us", "key", "last_us", "n", "n_channels", "position", "since_us")
+
+    def __init__(self, run: Run) -> None:
+        self.key = run.sequence
+        self.position = run.position
+        self.before: Clocks = run.before
+        self.since_us = max(run.arrived_us, run.first_us)
+        self.first_us, self.last_us = run.first_us, run.last_us
+        self.n = 0
+        self.n_channels = run.values.shape[1]
+
+    def add(self, run: Run) -> None:
+        """Count the samples of ``run``."""
+        self.first_us, self.last_us = min(self.first_us, run.first_us), max(self.last_us, run.last_us)
+        self.n += len(run)
+
+    def finish(self, stream: str) -> FinishedSequence:
+        """Return the sequence with reason ``late``: its first and last time, and no readings. It has an id."""
+        assert self.key is not None
+        times_us = np.unique(np.array([self.first_us, self.last_us], dtype=np.int64))
+        values = np.full((len(times_us), self.n_channels), np.nan, dtype=np.float32)
+        return FinishedSequence(stream, self.key, "late", times_us, values, self.position, n_late=self.n)
+
 
 _PART_BYTES = 250
 """Two arrays and their places in the lists."""
@@ -24,17 +79,23 @@ _NO_ROWS: FloatArray = np.empty((0, 0), dtype=np.float32)
 class OpenSequence:
     """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock.
 
-    ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial. ``number``
-    counts those of its stream. ``nbytes`` is the memory of its samples.
+    ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial. ``n_late``
+    counts those that came late since. ``number`` counts the sequences of its stream. ``nbytes`` is the memory of its
+    samples. ``held`` are the readings that it began with. ``is_torn``: what says where it begins or ends came late.
     """
 
     __slots__ = (
-        "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "duplicates", "key", "last_us",
-        "late", "merged", "n", "nbytes", "number", "partial", "position", "routes", "seen_us", "since_us", "start_us",
+        "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "displaced", "held", "is_torn",
+        "key", "last_us", "late", "merged", "n", "n_channels", "n_late", "nbytes", "number", "partial", "position",
+        "routes", "seen_us", "since_us", "start_us",
     )  # fmt: skip
 
-    def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None) -> None:
+    def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None, held: Held | None = None) -> None:
+        # Above 15 attributes: one record of an open sequence; limits, memory, rereading and its end read several each.
         self.late = late
+        self.held: Held = held or {}
+        self.is_torn = run.is_torn
+        self.n_channels = run.values.shape[1]
         self.key = run.sequence
         self.start_us = run.first_us
         self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
@@ -50,7 +111,8 @@ class OpenSequence:
         self.number = 0
         self.n = 0
         self.nbytes = 0
-        self.duplicates = 0
+        self.displaced = 0
+        self.n_late = 0
         self.merged = 0
         self.last_us = run.first_us - 1
 
@@ -81,7 +143,7 @@ class OpenSequence:
         if run.position < self.position:
             self.position, self.before = run.position, run.before
         self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
-        self.duplicates += run.duplicates
+        self.displaced += run.displaced
         self.merged += run.merged
         if run.routes:
             self.routes = joined_routes(self.routes, run.routes)
@@ -155,7 +217,7 @@ class OpenSequence:
             self.extend(times_us, values, self.last_us)
         row, readings = self._row_buffer[self._n_buffered - 1], run.values[0]
         present = ~np.isnan(readings)
-        self.duplicates += int(np.count_nonzero(present & ~np.isnan(row)))
+        self.displaced += differs(row, readings, present)
         self.merged += 1
         row[present] = readings[present]
 
@@ -178,8 +240,14 @@ class OpenSequence:
         self._remove_last()
         self.merged += 1
 
-    def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
-        """Return the finished sequence, ended for ``reason``."""
+    def limit_reason(self, settings: SequenceSettings) -> EndReason:
+        """Return which limit comes first in event time."""
+        gap = settings.gap
+        is_gap = gap is not None and self.last_us + gap <= self.start_us + settings.max_duration
+        return "gap" if is_gap else "max_duration"
+
+    def finish(self, stream: str, reason: EndReason, carried: FloatArray | None = None) -> FinishedSequence:
+        """Return the finished sequence, ended for ``reason``; for ``carried`` see there."""
         times_us, values = self.times_us, self.values
         return FinishedSequence(
             stream,
@@ -188,7 +256,10 @@ class OpenSequence:
             times_us[0] if len(times_us) == 1 else np.concatenate(times_us),
             values[0] if len(values) == 1 else np.concatenate(values),
             self.position,
-            self.partial or self.late is not None,
-            self.duplicates,
+            self.partial or self.is_torn or self.late is not None,
             tuple(value for _, value in self.routes),
+            self.n_late + (0 if self.late is None else self.late.n),
+            self.merged,
+            self.displaced,
+            carried,
         )

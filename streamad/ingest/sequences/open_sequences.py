@@ -1,18 +1,75 @@
 """The open sequences of one stream, and which of them a limit ends next; nothing here looks at all of them.
 
 Samples come in event-time order: the sequences are therefore in the order of their starts, and the one that a sample
-has joined last has the latest one.
+has joined last has the latest one. ``Earliest`` finds the smallest of values that come, change and go.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, KeysView, ValuesView
+from heapq import heapify, heappop, heappush
+
+import numpy as np
 
 from streamad.ingest.sequences.clocks import NEVER_US, Clocks
-from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import IntArray
+
+_MOST_VOID = 64
+
+
+class Earliest:
+    """Values by key; the smallest is found without a look at the others.
+
+    Of equal values that of the smaller key comes first. ``put`` takes O(log n), and so does ``first`` on average.
+    """
+
+    __slots__ = ("_heap", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: str) -> int | None:
+        """Return the value of ``key``."""
+        return self._values.get(key)
+
+    def put(self, key: str, value: int) -> None:
+        """Set the value of ``key``."""
+        if self._values.get(key) == value:
+            return
+        self._values[key] = value
+        heappush(self._heap, (value, key))
+        if len(self._heap) > 2 * len(self._values) + _MOST_VOID:
+            self._heap = [(each, name) for name, each in self._values.items()]
+            heapify(self._heap)
+
+    def discard(self, key: str) -> None:
+        """Remove ``key`` and its value, if it is there."""
+        self._values.pop(key, None)
+
+    def first(self) -> tuple[int, str] | None:
+        """Return the smallest value and its key; None if there is none."""
+        heap, values = self._heap, self._values
+        while heap:
+            value, key = heap[0]
+            if values.get(key) == value:
+                return heap[0]
+            heappop(heap)
+        return None
+
+    def take_through(self, limit: int) -> list[str]:
+        """Remove the values up to ``limit``, and return their keys."""
+        taken = []
+        while (first := self.first()) is not None and first[0] <= limit:
+            taken.append(first[1])
+            del self._values[first[1]]
+        return taken
 
 
 class _Indexes:
@@ -129,6 +186,13 @@ class OpenSequences:
                 if sequence is not apart:
                     return min(limit_us, sequence.last_us + self._gap)
         return limit_us
+
+    def tear(self, times_us: IntArray) -> int:
+        """Note that something at these times [n] would have ended what is open; return how many lie within."""
+        torn = [sequence for sequence in self.by_key.values() if sequence.start_us <= times_us[-1]]
+        for sequence in torn:
+            sequence.is_torn = True
+        return int(np.count_nonzero(times_us >= min(sequence.start_us for sequence in torn))) if torn else 0
 
     def take_overdue(self, time_us: int) -> list[OpenSequence]:
         """Return those that are no longer open at the event time ``time_us``; all of them must be closed."""

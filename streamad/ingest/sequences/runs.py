@@ -12,14 +12,14 @@ from typing import TypeAlias
 import numpy as np
 
 from streamad.ingest.sequences.clocks import Clocks
-from streamad.types import FloatArray, IntArray, Position, SampleBlock
+from streamad.types import OUTSIDE, BoolArray, Boundaries, Boundary, FloatArray, IntArray, Position, SampleBlock
 
 MAX_ROUTES = 3
 """Routes kept of one sequence, the first ones; a sequence with two cannot be judged."""
 _RUN_OVERHEAD_BYTES = 400
 
-Routes: TypeAlias = tuple[tuple[int, str], ...]
-"""Different values of the field that chooses the model, each with its lowest offset, in that order."""
+Routes: TypeAlias = tuple[tuple[Position, str], ...]
+"""Different values of the field that chooses the model, each with the lowest position of its blocks, in that order."""
 
 
 def joined_routes(first: Routes, second: Routes) -> Routes:
@@ -28,10 +28,10 @@ def joined_routes(first: Routes, second: Routes) -> Routes:
         return first or second
     if len(first) == len(second) == 1 and first[0][1] == second[0][1]:
         return min(first, second)
-    lowest: dict[str, int] = {}
-    for offset, value in sorted((*first, *second)):
-        lowest.setdefault(value, offset)
-    return tuple((offset, value) for value, offset in lowest.items())[:MAX_ROUTES]
+    lowest: dict[str, Position] = {}
+    for position, value in sorted((*first, *second)):
+        lowest.setdefault(value, position)
+    return tuple((position, value) for value, position in lowest.items())[:MAX_ROUTES]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,10 @@ class Run:
     """Samples of one sequence with strictly rising times.
 
     ``position`` is their lowest one, ``before`` the clocks before its record, ``arrived_us`` the partition's clock
-    when the samples came.
+    when the samples came. ``merged`` samples of its only time have joined it, ``displaced`` of them with another value
+    of a channel. ``restarts``: the relative time of the first sample lay below the one before it. ``boundary`` is what
+    its rows say of where sequences begin and end: it is bare in a run of one row, which is no sample. ``is_torn``: the
+    sequence that it begins lacks earlier samples, which came before the word or tag that says so.
     """
 
     sequence: str | None
@@ -50,10 +53,13 @@ class Run:
     arrived_us: int
     end: bool = False
     routes: Routes = ()
+    restarts: bool = False
+    boundary: Boundary | None = None
+    is_torn: bool = False
     first_us: int = field(init=False)
     last_us: int = field(init=False)
     merged: int = 0
-    duplicates: int = 0
+    displaced: int = 0
 
     def __post_init__(self) -> None:
         self.first_us = int(self.times_us[0])
@@ -61,6 +67,11 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.times_us)
+
+    @property
+    def is_bare(self) -> bool:
+        """Return whether it is a boundary without a sample."""
+        return self.boundary is not None and self.boundary.is_bare
 
     @property
     def nbytes(self) -> int:
@@ -83,6 +94,9 @@ class Run:
             arrived_us=self.arrived_us,
             end=self.end and stop == len(self),
             routes=self.routes,
+            restarts=self.restarts and start == 0,
+            boundary=self.boundary,
+            is_torn=self.is_torn and start == 0,
         )
 
     def split_at(self, time_us: int) -> tuple[Run, Run | None]:
@@ -104,14 +118,21 @@ class Run:
     def absorb(self, later: Run) -> None:
         """Merge a single sample of the same time that came later: its readings replace ours by channel."""
         present = ~np.isnan(later.values)
-        self.duplicates += later.duplicates + int(np.count_nonzero(present & ~np.isnan(self.values)))
+        self.displaced += differs(self.values, later.values, present)
         self.values = np.where(present, later.values, self.values)
         self.end = self.end or later.end
         self.arrived_us = max(self.arrived_us, later.arrived_us)
-        self.merged += later.merged + 1
+        self.merged += 1
         self.routes = joined_routes(self.routes, later.routes)
         if later.position < self.position:
             self.position, self.before = later.position, later.before
+
+
+def differs(row: FloatArray, later: FloatArray, present: BoolArray) -> bool:
+    """Return whether both have readings of a channel, and different ones; those of ``later`` are ``present``."""
+    if not np.count_nonzero(present & ~np.isnan(row)):  # as where each message holds one channel
+        return False
+    return bool(np.count_nonzero((row < later) | (row > later)))
 
 
 def rises(times_us: IntArray) -> bool:
@@ -126,16 +147,51 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
         block.sequence,
         block.times_us,
         block.values,
-        Position(block.offset, 0),
+        Position(block.offset, block.first_index),
         before,
         arrived_us=arrived_us,
         end=block.end,
-        routes=() if block.route is None else ((block.offset, block.route),),
+        routes=() if block.route is None else ((Position(block.offset, block.first_index), block.route),),
     )
-    if block.indexes is None and block.later_us is None and rises(block.times_us):
+    in_order = block.later_us is None and rises(block.times_us) and block.is_consecutive
+    if in_order and block.boundaries is None:
         return [whole]
     indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
+    if block.boundaries is not None:
+        return _bounded(whole, block.boundaries, sorted(zip(indexes, range(len(block)), strict=True)), in_order)
     return [whole.part(i, i + 1, index) for index, i in sorted(zip(indexes, range(len(block)), strict=True))]
+
+
+def is_tag(boundary: Boundary | None) -> bool:
+    """Return whether it is the reading of a tag."""
+    return boundary is not None and boundary.is_bare and (boundary.names or boundary.state is not None)
+
+
+def _bounded(whole: Run, boundaries: Boundaries, places: list[tuple[int, int]], in_order: bool) -> list[Run]:
+    """Return runs of rows that say the same: one row each where they say more than their state, or are not in order.
+
+    ``places`` are the rows by their index in the record. A tag's reading comes before samples of its time and later.
+    """
+    runs: list[Run] = []
+    start = 0
+    if in_order:
+        for at in range(1, len(places) + 1):
+            is_together = at < len(places) and boundaries[at] == boundaries[start] in (None, OUTSIDE)
+            if not is_together:
+                runs.append(replace(whole.part(start, at, places[start][0]), boundary=boundaries[start]))
+                start = at
+    else:
+        runs = [replace(whole.part(i, i + 1, index), boundary=boundaries[i]) for index, i in places]
+    tags = [run for run in runs if is_tag(run.boundary)]
+    ordered = [run for run in runs if not is_tag(run.boundary)]
+    for tag in sorted(tags, key=lambda run: (run.first_us, -run.position.index)):  # each goes before its equals
+        first = next((at for at, run in enumerate(ordered) if run.last_us >= tag.first_us), len(ordered))
+        if first < len(ordered) and ordered[first].first_us < tag.first_us:
+            head, rest = ordered[first].split_at(tag.first_us)
+            ordered[first : first + 1] = [head, rest] if rest is not None else [head]
+            first += 1
+        ordered.insert(first, tag)
+    return ordered
 
 
 class ReorderBuffer:
@@ -207,7 +263,8 @@ def _interleave(waiting: list[Run], new: Run) -> list[Run]:
 def _place(ordered: list[Run], single: Run) -> None:
     """Merge ``single`` with the sample of the same time and sequence at the end of ``ordered``, or append it."""
     for run in reversed(ordered):
-        if run.last_us != single.first_us:
+        # A boundary stands between the samples before it and those after it, of the same time.
+        if run.last_us != single.first_us or run.boundary is not None or single.boundary is not None:
             break
         if run.sequence == single.sequence:
             run.absorb(single)

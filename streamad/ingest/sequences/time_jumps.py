@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from streamad.ingest.sequences.runs import Run
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import IntArray, from_us
@@ -131,16 +129,18 @@ class TimeJumps:
         self.moves.sort(reverse=True)
 
     def moves_of(self, offset: int, times_us: IntArray) -> list[int]:
-        """Return the times to which a done record at ``offset`` with ``times_us`` [n] moved the clock at first.
+        """Return the times to which a done record at ``offset`` with ``times_us`` [n], as it has them, moved the clock.
 
-        Without times it moved none. Its held samples did so later, or not at all: ``moves_before`` yields those.
+        Not only the last one: the clock may have decided on another stream's held sample at any of them. Its own held
+        samples moved it later, or not at all: ``moves_before`` yields those.
         """
         jumps = self._past.get(offset)
         if jumps is None:
-            return [int(time_us) for time_us in times_us[-1:]]
+            return [*times_us.tolist()]
         self._repeat(jumps)
-        others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))
-        return [*others[-1:].tolist(), *self.moves_before(offset)]
+        held = {jump.time_us for jump in jumps}
+        others = [time_us for time_us in times_us.tolist() if time_us not in held]
+        return [*others, *self.moves_before(offset)]
 
     def moves_before(self, offset: int) -> Iterator[int]:
         """Remove and yield the times to which held samples of done records moved the clock up to ``offset``."""

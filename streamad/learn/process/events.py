@@ -15,6 +15,7 @@ from streamad.ports import Sink
 from streamad.settings.places import file_of, learner_events_url
 from streamad.system.clock import pause
 from streamad.system.files import cut_torn_line
+from streamad.system.output_files import output_files
 from streamad.telemetry.events import Emit, EventLog
 from streamad.telemetry.logs import get_logger
 
@@ -43,8 +44,9 @@ class LearnerEvents:
     async def __aenter__(self) -> LearnerEvents:
         """Raises PluginError, ConfigError, OutputError."""
         if self._url is not None:
-            if (path := file_of(self._url, self._plant.base_dir)) is not None:
-                await asyncio.to_thread(cut_torn_line, path)
+            path = file_of(self._url, self._plant.base_dir)
+            if path is not None and (files := output_files(path)):
+                await asyncio.to_thread(cut_torn_line, files[-1].path)
             self._sink = self._connected()
             self._writing = asyncio.create_task(self._write_on())
         return self

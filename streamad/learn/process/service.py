@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from streamad.errors import RegistryError, SourceError, StoreError, StreamadError, TakenOverError
-from streamad.learn.feedback.reader import FeedbackReader
 from streamad.learn.parts import known_models, may_be_added, registry_of, store_for, stored_names
+from streamad.learn.process.feedback_reader import FeedbackReader
 from streamad.learn.process.model_learner import ModelLearner
 from streamad.learn.process.state import LearnerState, ModelState, StateFile
 from streamad.learn.store.records import StoredSequence, mark_of
 from streamad.messages import Feedback, Request, Share, Window, unpacked_values
 from streamad.messages.accepting import is_alert_id
-from streamad.outputs.reading import received, subscription_of
+from streamad.outputs.reader import Decoder, Reader, Received, Unreadable
+from streamad.outputs.reading import subscription_of
 from streamad.plant import Plant
 from streamad.ports import (
     EndingSubscription,
     ExclusiveSubscription,
     HoldingSubscription,
-    StoredMessage,
     Subscription,
 )
 from streamad.safe_text import described
 from streamad.settings.places import file_path, sink_urls
-from streamad.system.arrived import Arrived
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either
 from streamad.system.threads import LoneThread
-from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
@@ -40,6 +41,7 @@ from streamad.types import Window as Values
 
 _RETRY_S = 5.0
 _TURN_S = 1.0
+_DETAIL = re.compile("[:`']")  # what follows in a reason is of one line alone
 
 
 class PlantLearner:
@@ -61,6 +63,7 @@ class PlantLearner:
         trains: bool = True,
     ) -> None:
         assert plant.settings.learning is not None
+        # Above 15 attributes: the root of the process, which makes its parts and joins them.
         self._plant = plant
         self._clock = plant.clock
         self._emit = emit
@@ -76,7 +79,7 @@ class PlantLearner:
         self._is_failing = False
         self._cannot_train = False
         self._has_begun = False
-        self._reasons: set[str] = set()
+        self._skipped: Counter[str] = Counter()  # by the reason, since the start
         self.purged: dict[str, int] = {}
         """How many sequences each purge has deleted, by the id of its request."""
         self._subscription: Subscription | None = None
@@ -151,18 +154,17 @@ class PlantLearner:
         assert isinstance(subscription, HoldingSubscription)
         if self._ending.is_set():
             self._end_reading()
-        subscription.hold()
-        async with received(subscription) as messages, Arrived(messages, lambda stored: len(stored.value)) as arrived:
+        async with Reader(subscription, WINDOWS, on_unreadable=self.skip, ahead=True) as messages:
             try:
-                if not await self._has_taken(subscription, arrived):
+                if not await self._has_taken(subscription, messages):
                     return
                 await self._begin_work()
-                await self._take_all(subscription, arrived)
+                await self._take_all(messages)
             finally:
                 if isinstance(subscription, ExclusiveSubscription):  # from its end on another learner may work
                     await self._end_work()
 
-    async def _has_taken(self, subscription: Subscription, arrived: Arrived[StoredMessage]) -> bool:
+    async def _has_taken(self, subscription: Subscription, messages: Reader[Window]) -> bool:
         """Return True once the windows are this learner's alone, False if it is stopped first. Raises SourceError."""
         if not isinstance(subscription, ExclusiveSubscription):
             return True
@@ -175,16 +177,16 @@ class PlantLearner:
         if taking.cancelled():
             return False
         if not taking.result():
-            await arrived.take()  # raises why they cannot be read
+            await messages.arrived()  # raises why they cannot be read
             raise TakenOverError("another learner has taken over")
         return True
 
-    async def _take_all(self, subscription: HoldingSubscription, arrived: Arrived[StoredMessage]) -> None:
+    async def _take_all(self, messages: Reader[Window]) -> None:
         """Take what arrives; at the end also the marks that are there, and train what is due."""
-        while batch := await arrived.take():
+        while batch := await messages.arrived():
             await self._check_ours()
             await self.take(batch)
-            subscription.release(len(batch))
+            messages.done(one.number for one in batch)
             self._is_failing = False
             if self._stopped.is_set():
                 return
@@ -228,38 +230,40 @@ class PlantLearner:
         for learner in learners:
             await learner.close()
 
-    async def take(self, batch: Sequence[StoredMessage]) -> None:
-        """Take a slice of messages, durable on return; those that are no windows to learn from are skipped."""
+    async def take(self, batch: Sequence[Received[Window]]) -> None:
+        """Take a slice of windows, durable on return; those that are none to learn from are skipped."""
         by_model: dict[str, list[tuple[StoredSequence, Share]]] = {}
-        first: dict[str, StoredMessage] = {}
-        for stored in batch:
-            window = _window_in(stored)
-            one = window if isinstance(window, str) else self._sequence_of(window)
-            if isinstance(window, str) or isinstance(one, str):
-                self._skip(stored, str(one))
+        first: dict[str, str] = {}
+        for received in batch:
+            window, one = received.message, self._sequence_of(received.message)
+            if isinstance(one, str):
+                self.skip(Unreadable(received.place, one))
             else:
                 assert window.share is not None
                 name = window.model_name or self._plant.settings.model.name
                 by_model.setdefault(name, []).append((one, window.share))
-                first.setdefault(name, stored)
+                first.setdefault(name, received.place)
         for name, sequences in by_model.items():
             if (learner := await self._learner_of(name)) is not None:
                 sequences.sort(key=lambda each: (each[0].time_us, each[0].id))
                 await learner.take(sequences)
             else:
-                self._skip(first[name], f"it is for model {name[:80]}, which is none of this plant's or one too many")
+                why = f"its model is none of this plant's or one too many: model {name[:80]}"
+                self.skip(Unreadable(first[name], why))
         self._write_state()
 
     def _sequence_of(self, window: Window) -> StoredSequence | str:
         settings = self._plant.settings
         return stored_sequence(window, settings.channel_specs, settings.window.length, self._clock.now_us())
 
-    def _skip(self, stored: StoredMessage, why: str) -> None:
-        """Say of the first message with a reason that it and others like it are not learned from."""
-        reason = why.partition(":")[0]
-        if reason not in self._reasons:
-            self._reasons.add(reason)
-            self._emit("window_skipped", f"{stored.place}: not learned from, nor are others like it: {why[:300]}")
+    def skip(self, unreadable: Unreadable) -> None:
+        """Say of the first, tenth, hundredth ... message with a reason that it and others like it are skipped."""
+        place, why = unreadable
+        reason = _DETAIL.split(why, maxsplit=1)[0]
+        self._skipped[reason] = n = self._skipped[reason] + 1
+        if str(n).strip("0") == "1":
+            text = f"{place}: not learned from, nor are others like it: {why[:300]}"
+            self._emit("window_skipped", text, figures={"skipped": n})
 
     async def _learner_of(self, name: str) -> ModelLearner | None:
         """Return the learner of a model, None if it is none of this plant's."""
@@ -355,8 +359,8 @@ class PlantLearner:
     async def train_to_the_end(self) -> None:
         """Start the trainings that are due and return once they have ended, or a stop is requested.
 
-        Then it starts those that wait for a result: that persons asked for, or whose process died. What else becomes
-        due by them waits for the next start: a training that fails again and again must not keep a run from its end.
+        Then it starts the trainings that persons asked for and those whose process died, if they have no result yet.
+        All others wait for the next start: a training that fails again and again must not keep a run from its end.
         """
         is_first = True
         while not self._stopped.is_set():
@@ -389,26 +393,27 @@ def windows_of(plant: Plant) -> Subscription:
     Raises PluginError, ConfigError, SourceError.
     """
     settings = plant.settings
-    wanted = {"group": f"streamad.{settings.name[:46]}.learner", "start": "earliest"}
+    assert settings.learning is not None
+    wanted: dict[str, Any] = {"group": f"streamad.{settings.name[:46]}.learner", "start": "earliest"}
     url = sink_urls(settings)["windows"]
+    if file_path(url) is not None:
+        wanted["keep"] = settings.learning.keep_windows
     if file_path(url) is not None and settings.run.checkpoint is not None:
         wanted |= {"checkpoint": str(plant.base_dir / settings.run.checkpoint), "sink": url}
     return subscription_of(plant, "windows", wanted, is_patient=True, is_exclusive=True)
 
 
-def _window_in(stored: StoredMessage) -> Window | str:
-    """Return the window record of a message, or why it is none to learn from."""
-    if stored.problem is not None:
-        return stored.problem
-    try:
-        window = decode_json(stored.value, Window)
-    except msgspec.DecodeError as error:
-        return f"it is no window record: {error}"
+def _with_share(window: Window) -> Window:
+    """Return ``window`` if it is one to learn from. Raises ValidationError."""
     if not is_alert_id(window.verdict_id) or window.end_time.tzinfo is None:
-        return "its id or its end_time is none"
+        raise msgspec.ValidationError("its id or its end_time is none")
     if window.share is None:
-        return "it has no share: it was written without the section learning"
+        raise msgspec.ValidationError("it has no share: it was written without the section learning")
     return window
+
+
+WINDOWS = Decoder((Window,), accept=_with_share, only=True)
+"""What a learner takes from the windows of a plant."""
 
 
 def stored_sequence(
@@ -418,13 +423,13 @@ def stored_sequence(
     names, units = [channel.name for channel in channels], [channel.unit for channel in channels]
     if (window.channels, window.units) != (names, units):
         return "its channels or units are not those of the config"
-    if window.step != 1 or window.length > length:
-        return "it is thinned or longer than window.length"
+    if window.length > length:
+        return "it is longer than window.length"
     try:
         values = np.zeros((len(channels), length), np.float32)
         values[:, : window.length] = unpacked_values(window)
     except ValueError as error:
-        return str(error)
+        return f"its values do not fit: {error}"
     time_us = to_us(window.end_time)
     if not np.isfinite(values).all() or not 0 <= time_us <= MAX_TIME_US:
         return "it has values or a time that no worker writes"

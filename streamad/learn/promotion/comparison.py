@@ -23,6 +23,7 @@ from streamad.learn.registry.manifest import References
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
+from streamad.learn.training.calibrating import hash_order
 from streamad.learn.training.fits import score_windows
 from streamad.learn.training.references import Beside, Part, Scored, Trial, references_of
 from streamad.learn.training.selection import (
@@ -35,9 +36,7 @@ from streamad.learn.training.selection import (
     select,
     to_windows,
 )
-from streamad.learn.training.split import hash_order
 from streamad.ports import Detector
-from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet
 
@@ -48,7 +47,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one model on the test material.
+    """The figures of one model in a comparison.
 
     ``n_presumed`` sequences were excluded as presumed anomalies, ``n_alerts`` of the others alerted: the
     ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
@@ -127,51 +126,21 @@ def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
     yield "false_alarms_raised", model.n_raised
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TestMaterial:
-    """Sequences to compare two models on: the comparison half, on which neither was trained.
-
-    ``marked`` (None: the comparison knows none) has the sequences with operators' marks and the stored alerts: they are
-    shown beside the comparison and change no other figure. Others than those of the half may have trained a model.
-    """
-
-    __test__ = False  # for pytest: this is no test
-
-    half: HeldOut
-    marked: Selection | None = None
-
-    @classmethod
-    def of(cls, half: HeldOut, marked: Selection | None = None) -> TestMaterial:
-        """Return the material from ``half``, the rest of the comparison half. Raises TrainingDataError if empty."""
-        if not len(half):
-            raise TrainingDataError(
-                "the inlier store holds no sequences to compare on: wait until more are judged, or raise "
-                "learning.reserve"
-            )
-        return cls(half, marked)
-
-    @property
-    def confirmed(self) -> WindowSet | None:
-        """Return the confirmed anomalies of the store, None if there are none."""
-        return None if self.marked is None or not self.marked.confirmed else to_windows(self.marked.confirmed)
-
-    @property
-    def false_alarms(self) -> WindowSet | None:
-        """Return the sequences of the half that are called false alarms, None if there are none."""
-        called = () if self.marked is None else self.marked.called("false_alarm", self.half.sequences)
-        return to_windows(called) if called else None
-
-
 def compare(
     challenger: LoadedModel,
     champion: LoadedModel | None,
-    material: TestMaterial,
+    half: HeldOut,
+    marked: Selection | None = None,
     *,
     rate: float,
     seed: int,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
+
+    ``half`` is what is left of the comparison half, one sequence at least: neither model was trained on it. ``marked``
+    (None: the comparison knows none) has the sequences with operators' marks and the stored alerts: they are shown
+    beside the comparison and change no other figure. Others than those of the half may have trained a model.
 
     Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``), but no reviewed false alarm that the
     champion has silenced: a challenger that raises it again is worse. If the champion has more false alarms
@@ -184,9 +153,11 @@ def compare(
         if progress is not None:
             progress(next(done), _N_STEPS)
 
-    windows = to_windows(material.half.sequences)
-    confirmed, false_alarms = material.confirmed, material.false_alarms
-    half = material.half if champion is None else _reviewed(material.half, champion, windows, rate)
+    windows = to_windows(half.sequences)
+    called = ((), ()) if marked is None else (marked.confirmed, marked.called("false_alarm", half.sequences))
+    confirmed, false_alarms = (to_windows(each) if each else None for each in called)
+    if champion is not None:
+        half = _reviewed(half, champion, windows, rate)
     own = [OperatingPoint.of(challenger, half, windows, rate)]
     step()
     if champion is not None:
@@ -199,8 +170,8 @@ def compare(
         _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], marked_windows) for i in range(len(own))
     ]
     no_more = None
-    if champion is not None and material.marked is not None:
-        no_more = silenced(own[1], own[0], material.marked.alerts, material.marked.marks)
+    if champion is not None and marked is not None:
+        no_more = silenced(own[1], own[0], marked.alerts, marked.marks)
     step()
     return Comparison(
         false_alarm_rate=rate,
@@ -305,23 +276,28 @@ def compare_versions(
     Raises TrainingDataError for an empty comparison half, RegistryError, ArtifactError, StoreError, DetectorError.
     """
     versions = (champion, challenger)
+    theirs, ours = (registry.load(model, version, settings=settings, detector=detector) for version in versions)
     since = max(learned_since_us(registry, model, version) or 0 for version in versions) or None
     stored = read_stored(store, since_us=since)
-    learning, rate = settings.learning or LearningSettings(), settings.alerts.false_alarm_rate
+    learning, rate = settings.learning, settings.alerts.false_alarm_rate
+    assert learning is not None
     reviewed = reviewed_marks(registry, model, registry.current(model))
     judges = judges_of(stored, registry, model, since)
     selection = select(stored, settings=learning, rate=rate, judges=judges, reviewed=reviewed)
-    material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)
-    theirs, ours = (registry.load(model, version, settings=settings, detector=detector) for version in versions)
-    found = compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
+    half = selection.comparable(learning.promotion.min_comparison)
+    if not len(half):
+        raise TrainingDataError(
+            "the inlier store holds no sequences to compare on: wait until more are judged, or raise learning.reserve"
+        )
+    found = compare(ours, theirs, half, selection, rate=rate, seed=settings.model.seed, progress=progress)
     accepted = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
     training = (*accepted.judged, *accepted.uncut)
-    return msgspec.structs.replace(found, references=_references((theirs, ours), material, training, settings))
+    return msgspec.structs.replace(found, references=_references((theirs, ours), half, training, settings))
 
 
 def _references(
     models: tuple[LoadedModel, LoadedModel],
-    material: TestMaterial,
+    half: HeldOut,
     training: tuple[StoredSequence, ...],
     settings: Settings,
 ) -> dict[str, References]:
@@ -329,10 +305,10 @@ def _references(
 
     They are fitted on ``training``.
     """
-    half, rate = to_windows(material.half.sequences), settings.alerts.false_alarm_rate
-    left_out = np.logical_or.reduce([OperatingPoint.of(each, material.half, half, rate).left_out for each in models])
+    windows, rate = to_windows(half.sequences), settings.alerts.false_alarm_rate
+    left_out = np.logical_or.reduce([OperatingPoint.of(each, half, windows, rate).left_out for each in models])
     seed = settings.model.seed
-    normal = half.take([i for i in hash_order(half.ids, seed) if not left_out[i]])
+    normal = windows.take([i for i in hash_order(windows.ids, seed) if not left_out[i]])
     trial = Trial.of(normal, seed) if settings.model.references and training else None
     if trial is None:
         return {}

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadError
 from streamad.judge.attribution import Reference, printable
-from streamad.judge.explanations.envelope import LEVELS, Envelope
-from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
+from streamad.judge.envelope import LEVELS, Envelope
+from streamad.judge.scoring import TrainingIds
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, candidates, serve
 from streamad.learn.registry.manifest import (
     CALIBRATION_FILE,
@@ -67,14 +67,14 @@ def read_npy(path: Path) -> AnyArray:
         return array
 
 
-def read_npz(path: Path, names: tuple[str, ...], *, optional: tuple[str, ...] = ()) -> tuple[AnyArray, ...]:
-    """Read the arrays ``names``, in that order, then those of ``optional`` that it holds; raises ArtifactError."""
+def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
+    """Read the arrays ``names``, in that order; raises ArtifactError."""
     with _readable(path), path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("holds one array without a name")
         with archive:
-            return tuple(archive[name] for name in (*names, *(each for each in optional if each in archive)))
+            return tuple(archive[name] for name in names)
 
 
 _ENVELOPE_ARRAYS = ("clock", "clock_n", "phase", "phase_n")
@@ -92,9 +92,8 @@ class LoadedModel:
     """A verified model.
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
-    attribution; ``training_ids`` of all sequences that trained or calibrated it, empty for versions of former releases;
-    ``envelope`` of its training windows, None for versions of former releases; ``backend`` is what scores, ``refused``
-    says in a line each which other backends must not.
+    attribution; ``training_ids`` of all sequences that trained or calibrated it; ``envelope`` of its training windows;
+    ``backend`` is what scores, ``refused`` says in a line each which other backends must not.
     """
 
     scorer: Scorer
@@ -102,8 +101,8 @@ class LoadedModel:
     manifest: Manifest
     calibration_terms: FloatArray
     reference: Reference
-    training_ids: TrainingIds = NO_TRAINING_IDS
-    envelope: Envelope | None = None
+    training_ids: TrainingIds
+    envelope: Envelope
     backend: str = TORCHSCRIPT
     refused: tuple[str, ...] = ()
 
@@ -123,9 +122,10 @@ def write_arrays(
     """
     np.save(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32), allow_pickle=False)
     np.savez(folder / PROBE_FILE, allow_pickle=False, windows=probe[0], lengths=probe[1], terms=probe[2])
-    names = {"names": np.array(reference.names, dtype=np.str_)} if reference.names else {}
-    arrays: dict[str, AnyArray] = {"windows": reference.values, "lengths": reference.lengths, **names}
-    np.savez(folder / REFERENCE_FILE, allow_pickle=False, **arrays)
+    names = np.array(reference.names, dtype=np.str_)
+    np.savez(
+        folder / REFERENCE_FILE, allow_pickle=False, windows=reference.values, lengths=reference.lengths, names=names
+    )
     np.save(folder / TRAINING_IDS_FILE, training_ids.hashes, allow_pickle=False)
     levels = {name: getattr(envelope, name) for name in _ENVELOPE_ARRAYS}
     np.savez(folder / ENVELOPE_FILE, allow_pickle=False, **levels)
@@ -167,8 +167,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     served = serve(order, _loader(folder, manifest, detector, settings.model.device, label), label)
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
     reference = _reference(folder, shape, label)
-    ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
-    envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
+    ids, envelope = _training_ids(folder, label), _envelope(folder, shape, label)
     refused = served.refusals(ref)
     return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused)
 
@@ -182,7 +181,7 @@ def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: 
     label = f"model {ref.name} {ref.version}"
     manifest, detector = _verified_manifest(folder, ref, settings, detector, label)
     refused = []
-    for backend in (TORCHSCRIPT, *manifest.exports):
+    for backend in (TORCHSCRIPT, *manifest.backends):
         device = settings.model.device if backend == TORCHSCRIPT else "cpu"
         try:
             _loader(folder, manifest, detector, device, label)(backend)
@@ -217,18 +216,10 @@ def read_calibration(folder: Path, label: str) -> FloatArray:
 
 
 def read_envelope(folder: Path, label: str) -> Envelope:
-    """Read the envelope of the version in ``folder`` alone, that of its reference windows if it has none.
-
-    Raises ArtifactError.
-    """
+    """Read the envelope of the version in ``folder`` alone. Raises ArtifactError."""
     manifest = read_manifest(folder, label)
-    shape = (len(manifest.channels), manifest.window.length)
-    name = ENVELOPE_FILE if ENVELOPE_FILE in manifest.files else REFERENCE_FILE
-    verify_file(folder, manifest, name, label)
-    if name == ENVELOPE_FILE:
-        return _envelope(folder, shape, label)
-    reference = _reference(folder, shape, label)
-    return Envelope.of(reference.values, reference.lengths)
+    verify_file(folder, manifest, ENVELOPE_FILE, label)
+    return _envelope(folder, (len(manifest.channels), manifest.window.length), label)
 
 
 def _detector_of(manifest: Manifest, label: str) -> Detector:
@@ -248,7 +239,7 @@ def _loader(folder: Path, manifest: Manifest, detector: Detector, device: str, l
             return _verified(partial(detector.load, folder, device=device), folder, manifest, device, label)
         if not isinstance(detector, BackendDetector):
             raise ArtifactError(f"{label}: detectors of its kind have no other backend than {TORCHSCRIPT}")
-        if not (names := manifest.exports.get(backend, ())):
+        if not (names := manifest.backends.get(backend, ())):
             remedy = f"train anew with model.backend: {backend} where {backend} is installed"
             raise ArtifactError(f"{label}: was not exported for {backend}: {remedy}")
         for name in names:
@@ -295,11 +286,11 @@ def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], 
 
 
 def _reference(folder: Path, shape: tuple[int, int], label: str) -> Reference:
-    values, lengths, *rest = read_npz(folder / REFERENCE_FILE, ("windows", "lengths"), optional=("names",))
+    values, lengths, names = read_npz(folder / REFERENCE_FILE, ("windows", "lengths", "names"))
     _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
-    if any(names.dtype.kind != "U" or names.shape != lengths.shape for names in rest):
+    if names.dtype.kind != "U" or names.shape != lengths.shape:
         raise ArtifactError(f"{label}: {REFERENCE_FILE} does not hold a name for each window: train anew")
-    return Reference(values, lengths, tuple(printable(name) for names in rest for name in names.tolist()))
+    return Reference(values, lengths, tuple(map(printable, names.tolist())))
 
 
 def _training_ids(folder: Path, label: str) -> TrainingIds:

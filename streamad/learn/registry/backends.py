@@ -60,7 +60,7 @@ def candidates(chosen: str, device: str, detector: Detector, manifest: Manifest)
     A backend that was not chosen counts if it is installed and the version has its files. All but TorchScript serve on
     the CPU. TorchScript is always among them, at the latest as the last.
     """
-    exported = (TORCHSCRIPT, *manifest.exports) if device in ("auto", "cpu") else (TORCHSCRIPT,)
+    exported = (TORCHSCRIPT, *manifest.backends) if device in ("auto", "cpu") else (TORCHSCRIPT,)
     there = [each for each in _fastest_first(detector) if each in exported and is_installed(each)]
     first = () if chosen == AUTO else (chosen,)
     return tuple(dict.fromkeys((*first, *there, TORCHSCRIPT)))

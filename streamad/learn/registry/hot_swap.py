@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.registry import Registry
+from streamad.messages import ModelRef
 from streamad.plugins import failure_of
 from streamad.ports import Clock, Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.tasks import Backoff
 from streamad.system.threads import LoneThread, in_thread
+from streamad.telemetry.events import Emit
+from streamad.telemetry.metrics import ServedCounters
 
 _POLL_S = 1.0
 _FIRST_RETRY_US = 1_000_000
@@ -54,19 +57,6 @@ class RegistryVersions:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Swap:
-    """A model went into service: ``load_s`` seconds of loading, ``wait_s`` for the former model's last micro-batch.
-
-    ``load_s`` is 0 if the model was still in memory.
-    """
-
-    model: ModelInService
-    former: ModelInService | None
-    load_s: float
-    wait_s: float
-
-
 @dataclass(slots=True)
 class _Refused:
     """The version that CURRENT named and that was refused, and when to try it again."""
@@ -80,9 +70,10 @@ class ModelWatch:
     """Keeps ``batcher`` on the version that the registry names; it polls every second and on ``wake``.
 
     A version is loaded and verified in a separate thread while the champion scores. The former one stays in memory, so
-    a rollback loads nothing. A refused version is reported once for as long as CURRENT names it and tried again after
-    1 s, 2 s, ... 60 s (copying may still be under way); the champion stays. ``on_swap`` is called in the
-    same step as the swap, ``on_refused`` with the version (None: CURRENT itself is unreadable) and the reason.
+    a rollback loads nothing. A refused version is an event once for as long as CURRENT names it, and is tried again
+    after 1 s, 2 s, ... 60 s (copying may still be under way); the champion stays. The event of a swap is emitted in the
+    same step: ``load_s`` seconds of loading, 0 if the model was still in memory, and ``wait_s`` for the former model's
+    last micro-batch.
     """
 
     def __init__(
@@ -91,19 +82,26 @@ class ModelWatch:
         versions: RegistryVersions,
         clock: Clock,
         *,
-        on_swap: Callable[[Swap], None],
-        on_refused: Callable[[str | None, StreamadError], None],
+        emit: Emit,
+        counters: ServedCounters,
     ) -> None:
         self._batcher = batcher
         self._versions = versions
         self._clock = clock
-        self._on_swap = on_swap
-        self._on_refused = on_refused
+        self._emit = emit
+        self._counters = counters
         self._former: ModelInService | None = None
         self._refused: _Refused | None = None
         self._woken = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._thread = LoneThread("streamad-loading")
+        self._count_version()
+
+    @property
+    def champion(self) -> ModelRef | None:
+        """Return the version in service, None before the first one."""
+        model = self._batcher.model
+        return None if model is None else model.ref
 
     def wake(self) -> None:
         """Poll at once."""
@@ -124,8 +122,7 @@ class ModelWatch:
             except StreamadError as error:
                 self._refuse(None, error)
                 return
-            champion = self._batcher.model
-            if wanted is None or (champion is not None and champion.ref.version == wanted):
+            if wanted is None or (self.champion is not None and self.champion.version == wanted):
                 self._refused = None
                 return
             refused, now_us = self._refused, self._clock.monotonic_us()
@@ -152,7 +149,20 @@ class ModelWatch:
         await self._batcher.swap(model)
         wait_s = (self._clock.monotonic_us() - loaded_us) / 1e6
         self._former, self._refused = champion, None
-        self._on_swap(Swap(model, champion, 0.0 if model is former else (loaded_us - began_us) / 1e6, wait_s))
+        self._counters.swaps += 1
+        self._count_version()
+        before = "as the first one" if champion is None else f"instead of {champion.ref.version}"
+        self._emit(
+            "model_swapped",
+            f"{self._batcher.name} {wanted} is in service {before}",
+            model=model.ref,
+            figures={"load_s": 0.0 if model is former else (loaded_us - began_us) / 1e6, "wait_s": wait_s},
+            level="info",
+        )
+        emit_refused(model, self._emit)
+
+    def _count_version(self) -> None:
+        self._counters.version = None if self.champion is None else self.champion.version
 
     def _loaded(self, version: str) -> ModelInService:
         try:
@@ -166,7 +176,9 @@ class ModelWatch:
         now_us = self._clock.monotonic_us()
         if self._refused is None or self._refused.version != version:
             self._refused = _Refused(version, now_us + _FIRST_RETRY_US, Backoff(_FIRST_RETRY_US, _LONGEST_RETRY_US))
-            self._on_refused(version, error)
+            stays = "there is no model yet" if self.champion is None else f"{self.champion.version} stays in service"
+            model = None if version is None else ModelRef(self._batcher.name, version)
+            self._emit("model_refused", f"{error}; {stays}", model=model, level="error")
             return
         self._refused.backoff.failed()
         self._refused.retry_us = now_us + self._refused.backoff.pause_us

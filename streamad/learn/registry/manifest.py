@@ -29,7 +29,6 @@ _PACKAGES = {
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
 }
-_FORMER_EXPORT = {"model.ts", "model.onnx"}
 CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
@@ -143,17 +142,16 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
     """How well the model and other kinds tell injected faults from ``n_held_out`` normal sequences.
 
     ``auc`` is the model's mean over ``by_fault``, its AUC for each kind of fault, ``n_injected`` windows in all, made
-    of ``n_bases`` of the normal sequences. ``found`` is what it finds at the configured rate; versions of former
-    releases have neither.
+    of ``n_bases`` of the normal sequences. ``found`` is what it finds at the configured rate.
     """
 
     n_held_out: int
     n_injected: int
+    n_bases: int
     auc: float
     by_fault: dict[str, float]
+    found: FoundAtRate
     others: tuple[ReferenceFigures, ...] = ()
-    n_bases: int | None = None
-    found: FoundAtRate | None = None
 
     @property
     def better(self) -> ReferenceFigures | None:
@@ -240,21 +238,23 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     references: References | None = None
     backends: dict[str, tuple[str, ...]] = {}
 
-    @property
-    def exports(self) -> dict[str, tuple[str, ...]]:
-        """Return the files of each backend beside TorchScript; a former release named none, and had one backend."""
-        if not self.backends and _FORMER_EXPORT.issubset(self.files):
-            return {"onnxruntime": ("model.onnx",)}
-        return self.backends
-
     def waits_beside(self, current: str | None) -> bool:
         """Return whether it waits for a review: it was compared with ``current``, the version in service."""
         return self.decision is not None and self.decision.waits_for_review and self.decision.champion == current
 
 
-class _Form(msgspec.Struct):
+class ManifestHead(msgspec.Struct):
+    """The fields of a manifest that say whose it is, in every schema."""
+
     format: str = ""
     schema_version: int = 0
+    name: Any = ""
+    version: Any = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether it is a manifest of streamad's."""
+        return self.format == "streamad-model"
 
 
 def package_versions() -> dict[str, str]:
@@ -290,13 +290,13 @@ def read_manifest(folder: Path, label: str) -> Manifest:
         remedy = missing_right(folder / MANIFEST_FILE, "read") if is_refusal(error) else repair
         raise ArtifactError(f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): {remedy}") from error
     try:
-        form = decode_json(content, _Form)
-        if form.format != "streamad-model":
+        head = decode_json(content, ManifestHead)
+        if not head.is_ours:
             raise ArtifactError(
                 f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {folder} out of the registry"
             )
-        if form.schema_version != MANIFEST_VERSION:
-            raise ArtifactError(_other_schema(label, form.schema_version))
+        if head.schema_version != MANIFEST_VERSION:
+            raise ArtifactError(_other_schema(label, head.schema_version))
         return decode_json(content, Manifest)
     except msgspec.DecodeError as error:
         raise ArtifactError(

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ArtifactError, RegistryError
-from streamad.judge.explanations.envelope import Envelope
+from streamad.judge.envelope import Envelope
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration, read_envelope
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version

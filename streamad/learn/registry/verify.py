@@ -8,8 +8,16 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ArtifactError, some_of
-from streamad.learn.registry.manifest import CORE_FILES, MANIFEST_FILE, MANIFEST_VERSION, FileRecord, Manifest
+from streamad.learn.registry.manifest import (
+    CORE_FILES,
+    MANIFEST_FILE,
+    MANIFEST_VERSION,
+    FileRecord,
+    Manifest,
+    ManifestHead,
+)
 from streamad.learn.store.records import WindowForm
+from streamad.safe_text import visible
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.files import sha256_of
@@ -20,6 +28,7 @@ from streamad.types import ChannelSpec
 
 NAME = re.compile(NAME_PATTERN)
 TRAIN_COMMAND = "streamad train --config FILE (the config of this command)"
+_SHOWN = 80
 _RETRAIN = f"train a model for this plant: {TRAIN_COMMAND}"
 
 
@@ -39,24 +48,18 @@ def describe_files(folder: Path) -> dict[str, FileRecord]:
     return records
 
 
-class _Place(msgspec.Struct):
-    format: str = ""
-    schema_version: int = 0
-    name: str = ""
-    version: str = ""
-
-
 def check_manifest_name(folder: Path, manifest: Manifest, name: str, version: str) -> None:
     """Check that ``folder`` is the version that its manifest names. Raises ArtifactError."""
     if (manifest.name, manifest.version) != (name, version):
         raise ArtifactError(_copied(folder, manifest, name, version))
 
 
-def _copied(folder: Path, found: Manifest | _Place, name: str, version: str) -> str:
+def _copied(folder: Path, found: Manifest | ManifestHead, name: str, version: str) -> str:
+    own_name, own_version = (visible(str(part)[:_SHOWN]) for part in (found.name, found.version))
     return (
-        f"model {name} {version}: its manifest is that of {found.name} {found.version}, so the folder was "
+        f"model {name} {version}: its manifest is that of {own_name} {own_version}, so the folder was "
         f"copied or renamed: move {folder} out of the registry, or back to its place "
-        f"({found.name}/versions/{found.version}) if nothing is there"
+        f"({own_name}/versions/{own_version}) if nothing is there"
     )
 
 
@@ -67,12 +70,12 @@ def why_no_version(folder: Path, name: str, version: str) -> str | None:
     """
     label, away = f"model {name} {version}", f"move {folder} out of the registry"
     try:
-        found = decode_json(read_regular(folder / MANIFEST_FILE), _Place)
+        found = decode_json(read_regular(folder / MANIFEST_FILE), ManifestHead)
     except FileNotFoundError:
         return f"{label}: the folder has no {MANIFEST_FILE}: restore it from a backup, or {away}"
     except (OSError, msgspec.DecodeError):
         return None
-    if found.format != "streamad-model":
+    if not found.is_ours:
         return f"{label}: {MANIFEST_FILE} is not a streamad manifest: {away}"
     if found.schema_version != MANIFEST_VERSION or (found.name, found.version) == (name, version):
         return None
@@ -85,7 +88,7 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     Those of a backend beside TorchScript may be missing or damaged: they refuse that backend, not the version.
     """
     names = set(manifest.files)
-    needed = names - ({name for files in manifest.exports.values() for name in files} - CORE_FILES)
+    needed = names - ({name for files in manifest.backends.values() for name in files} - CORE_FILES)
     repair = f"restore {folder} from a backup or train anew"
     if odd := sorted(name for name in names if not NAME.fullmatch(name) or name == MANIFEST_FILE):
         raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
@@ -129,7 +132,7 @@ def _unit(unit: str) -> str:
 
 
 def check_channels(trained: tuple[ChannelSpec, ...], plant: tuple[ChannelSpec, ...], label: str) -> None:
-    """Check names, order and units of the channels; raises ArtifactError naming the first that differs."""
+    """Check names, order, units and fill of the channels; raises ArtifactError naming the first that differs."""
     model_names, plant_names = [c.name for c in trained], [c.name for c in plant]
     known, wanted = set(model_names), set(plant_names)
     if lacking := [name for name in model_names if name not in wanted]:
@@ -148,6 +151,12 @@ def check_channels(trained: tuple[ChannelSpec, ...], plant: tuple[ChannelSpec, .
             raise ArtifactError(
                 f"{label}: channel {ours.name!r} is {_unit(ours.unit)} in the model, {_unit(theirs.unit)} in "
                 f"the config: correct the config or {_RETRAIN}"
+            )
+        if ours.fill != theirs.fill:
+            was, now = ("linear" if each is msgspec.UNSET else each for each in (ours.fill, theirs.fill))
+            raise ArtifactError(
+                f"{label}: channel {ours.name!r} had fill: {was} in training, has fill: {now} in the config: "
+                f"set it back or {_RETRAIN}"
             )
 
 

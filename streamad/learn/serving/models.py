@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamad.errors import UsageError
-from streamad.judge.bank import ModelBank
+from streamad.judge.bank import Batchers, ModelBank
 from streamad.judge.explainer import Explainer
-from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.backends import emit_refused
 from streamad.plant import Plant

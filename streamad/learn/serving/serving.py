@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from streamad.judge.scoring import Batchers, MicroBatcher
+from streamad.judge.bank import Batchers
+from streamad.judge.scoring import MicroBatcher
 from streamad.learn.parts import versions_of
 from streamad.learn.process.state import LearnerState, ModelState, StateFile, cold_start_text
-from streamad.learn.serving.in_service import InService
+from streamad.learn.registry.hot_swap import ModelWatch
 from streamad.learn.serving.models import models_at_work
 from streamad.plant import Plant
 from streamad.telemetry.events import EventLog
@@ -52,7 +53,7 @@ class Serving:
         self._state = state
         self._first_training = plant.settings.learning.first_training
         self._said = LearnerState()
-        self._in_service: dict[str, InService] = {}
+        self._in_service: dict[str, ModelWatch] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> Batchers:
@@ -74,10 +75,10 @@ class Serving:
         counters = self.counters.setdefault(name, ServedCounters())
         versions = versions_of(self._plant, name)
         emit = self._events.emit
-        served = InService(batcher, versions, self._plant.clock, emit=emit, counters=counters)
+        served = ModelWatch(batcher, versions, self._plant.clock, emit=emit, counters=counters)
         self._in_service[name] = served
         batcher.learning = lambda: self._cold_start(name)
-        self._tasks.append(asyncio.create_task(served.watch.run()))
+        self._tasks.append(asyncio.create_task(served.run()))
 
     def _cold_start(self, name: str) -> str:
         """Return how far the first model of ``name`` is, if the learner has said it; it may lag."""
@@ -134,7 +135,7 @@ class Serving:
             if learner is not None and wait:
                 await learner.finish()
                 for served in self._in_service.values():
-                    await served.watch.look()
+                    await served.look()
         finally:
             if learner is not None:
                 await learner.close()
@@ -146,4 +147,4 @@ class Serving:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._tasks.clear()
             for served in self._in_service.values():
-                served.watch.close()
+                served.close()

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamad.messages import Share
+from streamad.messages import SHARES, Share
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, IntArray
 
@@ -41,12 +41,7 @@ class Bounds:
 
 def bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
     """Return each share's bounds."""
-    limits: dict[Share, int] = {
-        "accepted": settings.max_accepted,
-        "reserve": settings.max_reserve,
-        "aside": settings.max_aside,
-    }
-    return {share: Bounds(limit, settings.max_age) for share, limit in limits.items()}
+    return {share: Bounds(settings.limit(share), settings.max_age) for share in SHARES}
 
 
 class Kept(NamedTuple):

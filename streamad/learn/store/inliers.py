@@ -7,58 +7,31 @@ a plant; an ``InlierStore`` is one model's part of it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from streamad.errors import StoreError
-from streamad.learn.store.bounds import Bounds, bounds_of, kept, keys_of
+from streamad.learn.store.bounds import Bounds, kept, keys_of
+from streamad.learn.store.database import connected, connected_to_read
 from streamad.learn.store.history import latest_of, marks_to_keep, name_of
 from streamad.learn.store.records import Mark, StoredSequence, TrainingRequest, WindowForm
 from streamad.messages import SHARES, Decision, Share
 from streamad.ports import Clock
-from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.rights import reason
 from streamad.types import ChannelSpec, Window
 
-SCHEMA_VERSION: Final = 2
-APPLICATION: Final = 0x73747269  # "stri"
-_BUSY_S = 10.0
 _TIDY_EVERY_US = 86_400_000_000
 _VALUE = np.dtype("<f4")
 _WITHIN, _BEYOND = 0, 2
 """Places of a sequence: within the bounds of its share, or beyond them for good and kept for its mark alone."""
 _REQUESTS_KEPT = 1_000
-_REQUESTS = """
-CREATE TABLE requests (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL, model TEXT NOT NULL, content BLOB, UNIQUE (id, model)
-);
-"""
-_SCHEMA = f"""
-CREATE TABLE forms (form INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
-CREATE TABLE sequences (
-    model TEXT NOT NULL, id TEXT NOT NULL, share TEXT NOT NULL, form INTEGER NOT NULL REFERENCES forms,
-    stream TEXT NOT NULL, sequence TEXT NOT NULL, end_us INTEGER NOT NULL, stored_us INTEGER NOT NULL,
-    decision TEXT NOT NULL, score REAL, p_value REAL, version TEXT,
-    place INTEGER NOT NULL, length INTEGER NOT NULL, window BLOB NOT NULL,
-    UNIQUE (model, id)
-);
-CREATE INDEX by_share ON sequences (model, share, end_us);
-CREATE TABLE gone (model TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (model, id)) WITHOUT ROWID;
-CREATE TABLE marks (
-    model TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (model, name)
-) WITHOUT ROWID;
-{_REQUESTS}
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
 
 
 class InlierStore:
@@ -75,7 +48,7 @@ class InlierStore:
         *,
         channels: tuple[ChannelSpec, ...],
         window: WindowSettings,
-        settings: LearningSettings,
+        bounds: Mapping[Share, Bounds],
         clock: Clock,
     ) -> None:
         self._path = path
@@ -84,7 +57,7 @@ class InlierStore:
         self.channels = channels
         self.window_form = WindowForm.of(window)
         self._form = _form_text(channels, self.window_form)
-        self._bounds = bounds_of(settings)
+        self._bounds = bounds
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self._pending: dict[str, tuple[StoredSequence, Share]] = {}
@@ -110,6 +83,12 @@ class InlierStore:
         """Make the file if there is none, and count what it holds."""
         with self._writing() as connection:
             self._count(connection)
+
+    def open_to_read(self) -> None:
+        """Open the file and count what it holds, without the right to write; without a file, the store is empty."""
+        with self._reported():
+            self._connection = connected_to_read(self._path)
+            self._count(self._connection)
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
@@ -243,17 +222,16 @@ class InlierStore:
         share: Share,
         *,
         since_us: int | None = None,
-        stored_after_us: int | None = None,
         stored_before_us: int | None = None,
     ) -> list[StoredSequence]:
         """Return a share's sequences by time, those of other channels or windows apart.
 
         Those without ``only_marked`` do not depend on marks: a store without any has the same. ``since_us``: those that
-        ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after, before then.
+        ended then or later. ``stored_before_us``: those offered before then.
         """
         where = "model = ? AND share = ? AND content = ?"
         values: list[str | int] = [self._model, share, self._form]
-        bounds = {"end_us >= ?": since_us, "stored_us > ?": stored_after_us, "stored_us < ?": stored_before_us}
+        bounds = {"end_us >= ?": since_us, "stored_us < ?": stored_before_us}
         for condition, value in bounds.items():
             if value is not None:
                 where += f" AND {condition}"
@@ -393,66 +371,6 @@ class InlierStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = connected(self._path)
         return self._connection
-
-
-def connected(path: Path) -> sqlite3.Connection:
-    """Return a connection to the file, which is made if it is not there. Raises sqlite3.Error, StoreError, OSError."""
-    is_new = not path.exists()
-    if is_new:
-        path.touch(mode=0o600)
-    connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_S, check_same_thread=False, isolation_level=None
-    )
-    try:
-        _prepare(connection, path)  # first: nothing is changed in a file of another program
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")  # what a model learns from cannot be made again
-        connection.execute("PRAGMA foreign_keys = ON")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of an empty file. Raises StoreError for a file of another program or a later release."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (n_parts,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not n_parts and application == 0:
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                connection.execute(statement)
-        elif application != APPLICATION:
-            raise StoreError(f"{path} is no inlier store: name another file in learning.store, or move it away")
-        elif version == 1:
-            connection.execute(_REQUESTS)
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        elif version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path} has the format {version}, this release reads {SCHEMA_VERSION}: use the release that wrote it"
-            )
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-
-
-def models_in(path: Path) -> set[str]:
-    """Return the models with sequences or marks in the file; none if it is not there. Raises StoreError."""
-    if not path.exists():
-        return set()
-    try:
-        connection = connected(path)
-        try:
-            found = connection.execute("SELECT model FROM sequences UNION SELECT model FROM marks").fetchall()
-        finally:
-            connection.close()
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"the inlier store {path} cannot be used: {error}") from error
-    return {model for (model,) in found}
 
 
 def _form_text(channels: tuple[ChannelSpec, ...], window: WindowForm) -> str:

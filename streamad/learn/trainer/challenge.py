@@ -9,7 +9,7 @@ import msgspec
 
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.judge.calibration import scores_of
-from streamad.learn.promotion.comparison import Comparison, TestMaterial, compare
+from streamad.learn.promotion.comparison import Comparison, compare
 from streamad.learn.promotion.rule import Ruling, rule, unopposed
 from streamad.learn.promotion.silenced import still_raised
 from streamad.learn.registry.artifact import LoadedModel
@@ -41,12 +41,13 @@ class Workshop:
     registry: Registry
     clock: Clock
     prove: Prove
-    progress: FitProgress | None
+    progress: FitProgress | None = None
 
     @property
     def learning(self) -> LearningSettings:
         """Return the section ``learning``."""
-        return self.settings.learning or LearningSettings()
+        assert self.settings.learning is not None
+        return self.settings.learning
 
     def load(self, version: str) -> LoadedModel:
         """Return a verified version. Raises RegistryError, ArtifactError."""
@@ -137,10 +138,12 @@ class Challenge:
 
     def _compared(self, challenger: LoadedModel, n_fits: int) -> Ruling:
         shop = self.workshop
-        material = TestMaterial.of(self.plan.comparison, self.selection if self.uses_marks else None)
+        marked = self.selection if self.uses_marks else None
         rate, seed = shop.settings.alerts.false_alarm_rate, shop.settings.model.seed
         progress = partial(self._show, n_fits)
-        comparison = compare(challenger, self.champion, material, rate=rate, seed=seed, progress=progress)
+        comparison = compare(
+            challenger, self.champion, self.plan.comparison, marked, rate=rate, seed=seed, progress=progress
+        )
         self.figures |= comparison.figures()
         is_trusted = shop.learning.feedback_trust == "auto"
         ruling = rule(comparison, shop.learning.promotion, self.parent, trusts_marks=self.uses_marks and is_trusted)

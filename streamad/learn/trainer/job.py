@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import platform
 import sys
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
 import msgspec
 
 from streamad.errors import (
-    ArtifactError,
     ConfigError,
     DetectorError,
     OutputError,
@@ -25,6 +22,7 @@ from streamad.errors import (
 from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune
+from streamad.learn.trainer.challenge import Workshop
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.trainer.results import SecondOutcome, TrainingFailed, TrainingOutcome, TrainingResult
@@ -126,7 +124,6 @@ class _Job:
             pid=os.getpid(),
             host=platform.node(),
             last=before.last,
-            last_started_us=before.last_started_us,
             last_ended_us=before.last_ended_us,
         )
 
@@ -138,9 +135,9 @@ class _Job:
             if attempt > MAX_ATTEMPTS:
                 raise DetectorError(
                     f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
-                    "lower learning.max_accepted, or give it more memory"
+                    "lower learning.max_training, or give it more memory"
                 )
-            return finite(self._retrain(status, resumes=resumes))
+            return self._retraining(status, resumes=resumes).run()
         except StreamadError as error:
             text = one_line(error)
         except KeyboardInterrupt:
@@ -150,26 +147,20 @@ class _Job:
             text = plugin_failure(error) or one_line(error)
         return TrainingFailed(model=spec.model, error=text, request=spec.request)
 
-    def _retrain(self, status: StatusWriter, *, resumes: bool) -> TrainingOutcome:
-        is_first = self._spec.request.reason == "first"
-        return (self._promoted_before() if is_first else None) or self._retraining(status, resumes=resumes).run()
-
     def _retraining(self, status: StatusWriter, *, resumes: bool) -> Retraining:
         spec = self._spec
         store = store_for(self._plant, spec.model)
-        store.open()
-        return Retraining(
-            store=store,
+        store.open_to_read()
+        workshop = Workshop(
             detector=detector_for(self._plant, effort="quick" if spec.request.reason == "first" else None),
             settings=spec.settings,
             model=spec.model,
             registry=self._registry,
             clock=self._clock,
-            request=spec.request,
             prove=proved_in_new_process,
             progress=status.on_step,
-            resumes=resumes,
         )
+        return Retraining(store=store, workshop=workshop, request=spec.request, resumes=resumes)
 
     def _decided_alone(self) -> TrainingOutcome | None:
         """Return the first challenger's outcome if it was decided before the process died over the second one."""
@@ -178,28 +169,4 @@ class _Job:
             return None
         reason = f"it could not be trained: the training process died {MAX_ATTEMPTS} times (out of memory?)"
         second = SecondOutcome(version=None, promoted=False, waits=False, reason=reason)
-        return finite(msgspec.structs.replace(decided, second=second))
-
-    def _promoted_before(self) -> TrainingOutcome | None:
-        """Return the outcome of a first training whose process died after the promotion: it is not done twice."""
-        spec, version = self._spec, self._registry.current(self._spec.model)
-        try:
-            manifest = None if version is None else self._registry.manifest(spec.model, version)
-        except ArtifactError:  # it cannot serve either: train
-            return None
-        if manifest is None or manifest.learning is None or manifest.learning.reason != "first":
-            return None
-        reason = "promoted before its process died" if manifest.decision is None else manifest.decision.reason
-        return TrainingOutcome(model=spec.model, version=version, promoted=True, reason=reason, request=spec.request)
-
-
-def finite(outcome: TrainingOutcome) -> TrainingOutcome:
-    """Return ``outcome`` without figures that JSON has no form for."""
-
-    def only(figures: Mapping[str, float]) -> dict[str, float]:
-        return {name: value for name, value in figures.items() if math.isfinite(value)}
-
-    second = outcome.second
-    if second is not None:
-        second = msgspec.structs.replace(second, figures=only(second.figures))
-    return msgspec.structs.replace(outcome, figures=only(outcome.figures), second=second)
+        return msgspec.structs.replace(decided, second=second)

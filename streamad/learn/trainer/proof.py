@@ -6,6 +6,7 @@ that must not serve, a JSON array, as a line to stdout.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import pickle
@@ -21,7 +22,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.learn.parts import detector_for
 from streamad.learn.registry.artifact import refused_backends
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend
-from streamad.learn.trainer.process import end_with_parent, environment_of
+from streamad.learn.trainer.child import environment_of
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.safe_text import one_line
@@ -35,6 +36,7 @@ _ORPHAN_S = 60.0
 _COMMAND = (sys.executable, "-P", "-m", "streamad.learn.trainer.proof")
 _RESUMES = "then train again, which resumes from the finished fits"
 _SHOWN = 300
+_PR_SET_PDEATHSIG = 1
 
 
 def proved_in_new_process(
@@ -80,6 +82,15 @@ def _ending(code: int, errors: str) -> str:
         return f"was killed by signal {-code} (out of memory?): free memory"
     last = f" ({one_line(errors.splitlines()[-1])[:_SHOWN]})" if errors else ""
     return f"ended with exit code {code}{last}: mend that"
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends, also by SIGKILL. Linux alone has that.
+
+    PR_SET_PDEATHSIG of prctl(2).
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> None:

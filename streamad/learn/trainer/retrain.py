@@ -22,8 +22,6 @@ from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import TrainingRequest
 from streamad.learn.trainer.challenge import Challenge, Workshop
 from streamad.learn.trainer.results import SecondOutcome, TrainingOutcome
-from streamad.learn.training.fits import FitProgress
-from streamad.learn.training.publishing import Prove
 from streamad.learn.training.selection import (
     Plan,
     Selection,
@@ -36,37 +34,24 @@ from streamad.learn.training.selection import (
     select,
 )
 from streamad.plugins import plugin_failure
-from streamad.ports import Clock, Detector
 from streamad.safe_text import text_of
-from streamad.settings.learning import LearningSettings
-from streamad.settings.plant_yaml import Settings
 from streamad.types import from_us
 
 
 @dataclass(slots=True, kw_only=True)
 class Retraining:
-    """The training of a challenger for ``model`` on ``store``, its comparison with the champion, and its promotion.
+    """The training of a challenger on ``store``, its comparison with the champion, and its promotion.
 
     ``resumes``: an earlier process may have decided on the challenger.
     """
 
     store: InlierStore
-    detector: Detector
-    settings: Settings
-    model: str
-    registry: Registry
-    clock: Clock
+    workshop: Workshop
     request: TrainingRequest
-    prove: Prove
-    progress: FitProgress | None = None
     resumes: bool = False
     parent: str | None = field(default=None, init=False)
     notes: list[str] = field(default_factory=list, init=False)
     figures: dict[str, float] = field(default_factory=dict, init=False)
-
-    @property
-    def _learning(self) -> LearningSettings:
-        return self.settings.learning or LearningSettings()
 
     @property
     def _is_relearning(self) -> bool:
@@ -79,14 +64,14 @@ class Retraining:
         ``request`` resumes the fits. Raises TrainingDataError (too few sequences among others), DetectorError,
         StoreError, RegistryError, OutputError, and ArtifactError if the challenger cannot be loaded again.
         """
-        self.parent = self.registry.current(self.model)
+        self.parent = self.workshop.registry.current(self.workshop.model)
         champion = None if self.parent is None or self._is_relearning else self._champion(self.parent)
         since_us = self._since_us()
         if self._is_relearning:
             since = "the beginning" if since_us is None else from_us(since_us).isoformat(timespec="seconds")
             self.notes.append(f"learned anew from what ended since {since}")
         stored, selection = self._selection(since_us)
-        outcome = decided_before(self.registry, self.model, self.request) if self.resumes else None
+        outcome = decided_before(self.workshop.registry, self.workshop.model, self.request) if self.resumes else None
         if outcome is not None:
             self.figures = dict(outcome.figures)
         else:
@@ -100,22 +85,10 @@ class Retraining:
 
     # --- champion and selection -------------------------------------------------------------------------------------
 
-    @property
-    def _workshop(self) -> Workshop:
-        return Workshop(
-            detector=self.detector,
-            settings=self.settings,
-            model=self.model,
-            registry=self.registry,
-            clock=self.clock,
-            prove=self.prove,
-            progress=self.progress,
-        )
-
     def _champion(self, version: str) -> LoadedModel | None:
         """Return the champion, None if it cannot be loaded: then it must not keep a challenger out."""
         try:
-            return self._workshop.load(version)
+            return self.workshop.load(version)
         except (ArtifactError, RegistryError) as error:
             self.notes.append(f"not compared, for the champion cannot be loaded ({error})")
             return None
@@ -124,22 +97,20 @@ class Retraining:
         """Return the time of the last lasting change, None without one: as requested, or as the champion has it."""
         if self._is_relearning and self.request.since_us is not None:
             return self.request.since_us
-        try:
-            return None if self.parent is None else learned_since_us(self.registry, self.model, self.parent)
-        except (ArtifactError, RegistryError):
-            return None
+        return learned_since_us(self.workshop.registry, self.workshop.model, self.parent)
 
     def _selection(self, since_us: int | None) -> tuple[Stored, Selection]:
         """Return the content of the store, and who trains if marks only keep sequences out of training."""
         # Only sequences of before the request, so that an interrupted training finds the same ones again.
         stored = read_stored(self.store, since_us=since_us, stored_before_us=self.request.requested_us + 1)
         selection = self._select(stored, since_us, self.parent)
-        if selection.n_training < self._learning.min_training:  # a clock that was set back stamps into the future
+        wanted = self.workshop.learning.min_training
+        if selection.n_training < wanted:  # a clock that was set back stamps into the future
             stored = read_stored(self.store, since_us=since_us)
             selection = self._select(stored, since_us, self.parent)
         problems = self.store.problems
         self.notes += problems
-        if selection.n_training < self._learning.min_training:
+        if selection.n_training < wanted:
             raise TrainingDataError(self._too_few(selection, since_us))
         return stored, selection
 
@@ -149,10 +120,10 @@ class Retraining:
         """Return who trains beside ``serves``, the version in service, whose false alarms a person has reviewed."""
         return select(
             stored,
-            settings=self._learning,
-            rate=self.settings.alerts.false_alarm_rate,
+            settings=self.workshop.learning,
+            rate=self.workshop.settings.alerts.false_alarm_rate,
             judges=self._judges(stored, since_us),
-            reviewed=reviewed_marks(self.registry, self.model, serves),
+            reviewed=reviewed_marks(self.workshop.registry, self.workshop.model, serves),
             uses_marks=uses_marks,
         )
 
@@ -163,29 +134,29 @@ class Retraining:
         if self.parent is None:
             everything = (*stored.accepted, *stored.reserve, *stored.aside)
             return frozenset(each.model_version for each in everything if each.model_version is not None)
-        return judges_of(stored, self.registry, self.model, since_us)
+        return judges_of(stored, self.workshop.registry, self.workshop.model, since_us)
 
     def _too_few(self, selection: Selection, since_us: int | None) -> str:
         since = "" if since_us is None else f" since {from_us(since_us).isoformat(timespec='seconds')}"
         return (
-            f"model {self.model}: {selection.n_training} sequences in the inlier store{since} may train, "
-            f"{self._learning.min_training} are needed (learning.min_training): wait until more are judged"
+            f"model {self.workshop.model}: {selection.n_training} sequences in the inlier store{since} may train, "
+            f"{self.workshop.learning.min_training} are needed (learning.min_training): wait until more are judged"
             + "".join(f"; {note}" for note in self.notes)
         )
 
     def _plan(self, selection: Selection, *, has_champion: bool) -> Plan:
         return plan_calibration(
             selection,
-            settings=self._learning,
-            share=self.settings.model.calibration,
-            rate=self.settings.alerts.false_alarm_rate,
-            seed=self.settings.model.seed,
+            settings=self.workshop.learning,
+            share=self.workshop.settings.model.calibration,
+            rate=self.workshop.settings.alerts.false_alarm_rate,
+            seed=self.workshop.settings.model.seed,
             has_champion=has_champion,
         )
 
     def _why_not(self, plan: Plan) -> str | None:
         """Return why a challenger could not be decided on, before hours are spent on its training."""
-        settings, share = self._learning, plan.calibration.alert_share
+        settings, share = self.workshop.learning, plan.calibration.alert_share
         if share > settings.drift.changed_share:
             return (
                 f"{share:.0%} of the reserved sequences alerted, so the plant seems to have changed for good: "
@@ -205,7 +176,7 @@ class Retraining:
         self, plan: Plan, selection: Selection, champion: LoadedModel | None, since_us: int | None
     ) -> TrainingOutcome:
         challenge = Challenge(
-            workshop=self._workshop,
+            workshop=self.workshop,
             plan=plan,
             selection=selection,
             parent=self.parent,
@@ -245,7 +216,7 @@ class Retraining:
 
     def _second_before(self) -> SecondOutcome | None:
         """Return the outcome of this request's second challenger if an interrupted process has decided on it."""
-        found = _decided(self.registry, self.model, self.request, uses_marks=True)
+        found = _decided(self.workshop.registry, self.workshop.model, self.request, uses_marks=True)
         if found is None or (decision := found.decision) is None:
             return None
         return SecondOutcome(
@@ -257,7 +228,7 @@ class Retraining:
         )
 
     def _made_second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
-        serves = self.registry.current(self.model)
+        serves = self.workshop.registry.current(self.workshop.model)
         if serves is None:
             return None
         selection = self._select(stored, since_us, serves, uses_marks=True)
@@ -268,11 +239,11 @@ class Retraining:
         if why := self._why_not(plan):
             return SecondOutcome(version=None, promoted=False, waits=False, reason=f"not trained: {why}")
         challenge = Challenge(
-            workshop=self._workshop,
+            workshop=self.workshop,
             plan=plan,
             selection=selection,
             parent=serves,
-            champion=self._workshop.load(serves),
+            champion=self.workshop.load(serves),
             uses_marks=True,
         )
         version, ruling = challenge.run(msgspec.structs.replace(self._record(selection, since_us), uses_marks=True))
@@ -285,14 +256,14 @@ class Retraining:
         )
 
     def _waits_already(self, serves: str, selection: Selection) -> bool:
-        if was_declined(self.registry, self.model, selection.normal):
+        if was_declined(self.workshop.registry, self.workshop.model, selection.normal):
             return True
-        waiting = waiting_version(self.registry, self.model, serves)
+        waiting = waiting_version(self.workshop.registry, self.workshop.model, serves)
         return waiting is not None and waiting.learning is not None and waiting.learning.feedback == selection.normal
 
     def _outcome(self, version: str | None, ruling: Ruling, selection: Selection) -> TrainingOutcome:
         return TrainingOutcome(
-            model=self.model,
+            model=self.workshop.model,
             version=version,
             promoted=ruling.promoted,
             reason="; ".join([ruling.reason, *self.notes]),
@@ -306,18 +277,20 @@ class Retraining:
 def decided_before(registry: Registry, model: str, request: TrainingRequest) -> TrainingOutcome | None:
     """Return the outcome of ``request`` if an interrupted process has decided on its first challenger already.
 
-    Raises RegistryError.
+    The decision is recorded after the promotion. So a version that is in service without one was promoted just before
+    the end of its process. Raises RegistryError.
     """
     found = _decided(registry, model, request, uses_marks=False)
-    if found is None or found.decision is None or found.learning is None:
+    if found is None or found.learning is None:
         return None
+    decision = found.decision
     return TrainingOutcome(
         model=model,
         version=found.version,
-        promoted=found.decision.promoted,
-        reason=found.decision.reason,
+        promoted=decision is None or decision.promoted,
+        reason="promoted before its process died" if decision is None else decision.reason,
         request=request,
-        figures=dict(found.decision.figures),
+        figures={} if decision is None else dict(decision.figures),
         n_excluded=found.learning.n_excluded,
         n_capped=found.learning.n_capped,
     )
@@ -325,6 +298,7 @@ def decided_before(registry: Registry, model: str, request: TrainingRequest) -> 
 
 def _decided(registry: Registry, model: str, request: TrainingRequest, *, uses_marks: bool) -> Manifest | None:
     """Return the manifest of the challenger of ``request`` on which an interrupted process has decided."""
+    serves = registry.current_or_none(model)
     for version in reversed(registry.versions(model)):
         try:
             manifest = registry.manifest(model, version)
@@ -333,7 +307,7 @@ def _decided(registry: Registry, model: str, request: TrainingRequest, *, uses_m
         record = manifest.learning
         if record is None or record.requested_us != request.requested_us:
             return None
-        if manifest.decision is not None and record.uses_marks == uses_marks:
+        if record.uses_marks == uses_marks and (manifest.decision is not None or version == serves):
             return manifest
     return None
 

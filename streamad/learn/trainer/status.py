@@ -35,8 +35,8 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """State of the training of one model; times in Unix microseconds.
 
     ``idle``: none runs; the fields of a running one are those of the last. ``interrupted``: its process was stopped or
-    has died, and the learner will resume it. ``last``, ``last_started_us`` and ``last_ended_us`` belong to the last
-    training that ended with a result. ``phase``: preparing, then those of ``FitStep``.
+    has died, and the learner will resume it. ``last`` and ``last_ended_us`` belong to the last training that ended
+    with a result. ``phase``: preparing, then those of ``FitStep``.
     """
 
     state: Literal["idle", "running", "interrupted"] = "idle"
@@ -53,7 +53,6 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     host: str | None = None
     last: TrainingResult | None = None
-    last_started_us: UnixUs | None = None
     last_ended_us: UnixUs | None = None
 
 
@@ -136,7 +135,7 @@ class StatusWriter:
     def ended(self, result: TrainingResult) -> None:
         """Write the result. Raises OutputError."""
         now_us = self._clock.now_us()
-        self._write(state="idle", last=result, last_started_us=self._status.started_us, last_ended_us=now_us)
+        self._write(state="idle", last=result, last_ended_us=now_us)
 
     def _write(self, **changes: Any) -> None:
         self._status = msgspec.structs.replace(self._status, **changes, updated_us=self._clock.now_us())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from streamad.telemetry.metrics import LearningCounters
 _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
 _STATUS_S = 1.0
-_COUNTS = 10  # of the store, per ``after_inliers``
 _CHANGED_AGAIN_US = 10_000_000
 _RETRY_US = 10_000_000
 _LONGEST_PAUSE_US = 3_600_000_000
@@ -81,6 +81,8 @@ class Trainings:
     ) -> None:
         settings = plant.settings
         assert settings.learning is not None
+        # Above 15 attributes: ten are given; the others are when the next training is due and what the present one
+        # waits for, which one loop decides: apart, each change of one would have to be told to the other.
         self._name = name
         self._plant = plant
         self._settings: LearningSettings = settings.learning
@@ -92,9 +94,6 @@ class Trainings:
         self._counters = counters
         self._turns = turns
         self._n_accepted = 0
-        self._n_new = 0
-        self._counted_at: int | None = None
-        self._trained_us: int | None = None
         self._drifted: str | None = None
         self._is_outage = False
         self._is_closed = False
@@ -107,7 +106,8 @@ class Trainings:
         self._has_turn = False
         self._not_before_us = self._clock.monotonic_us()
         self._pause = Backoff(_RETRY_US, _LONGEST_PAUSE_US)
-        self._child = Child(plant, name, grace_s=max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6))
+        self._child = Child(plant, name)
+        self._grace_s = max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6)
 
     @property
     def is_running(self) -> bool:
@@ -120,7 +120,7 @@ class Trainings:
         return progress_of(self._status, self._child.pid) if self.is_running else ""
 
     def accepted(self, n: int) -> None:
-        """Count ``n`` more sequences that may train."""
+        """Count ``n`` more sequences that may train, once they are stored."""
         self._n_accepted += n
 
     def drifted(self, what: str) -> None:
@@ -155,7 +155,7 @@ class Trainings:
                 return None
             request = (
                 await in_thread(self._thread, self.waiting)
-                or await self._triggered(triggers, need)
+                or self._triggered(triggers, need)
                 or await self._relearning(need)
             )
         except StreamadError as error:
@@ -252,7 +252,7 @@ class Trainings:
             elif not self._is_closed:
                 self._emit("training_interrupted", f"{self._name} ({why}): {result.error}")
             return
-        self._count_from(self._clock.now_us())
+        self._n_accepted = 0
         self._counters.trainings += 1
         self._counters.promotions += result.promoted
         self._counters.not_promoted += not result.promoted
@@ -296,45 +296,40 @@ class Trainings:
             await asyncio.wait({self._task})
 
     async def close(self) -> None:
-        """End what runs here: it resumes at the next start. Safe to call twice."""
+        """End what runs here, in the grace that it has to save its state, or by SIGKILL; it resumes at the next start.
+
+        Safe to call twice.
+        """
         self._is_closed = True
-        if self._task is not None and not self._has_turn:
+        if self._task is None:
+            return
+        if not self._has_turn:
             self._task.cancel()
-        await self._child.close()
+        self._child.end()
+        await asyncio.wait({self._task}, timeout=self._grace_s)
+        self._child.send(signal.SIGKILL)
         await self.wait()
 
     async def _known_triggers(self) -> Triggers:
         if self._triggers is None:
             status = await in_thread(self._thread, read_status, self._registry, self._name)
-            self._trained_us = status.last_ended_us
-            tried_us = None if failed_on_request(status.last) else status.last_ended_us
-            self._triggers = Triggers(self._settings, self._clock.now_us(), tried_us)
+            trained_us = status.last_ended_us
+            # Those of before this start count, too; ``accepted`` has counted a part of them.
+            self._n_accepted = await in_thread(self._thread, self._store.count_accepted_after, trained_us or 0)
+            self._triggers = Triggers(
+                self._settings, self._clock.now_us(), None if failed_on_request(status.last) else trained_us
+            )
         return self._triggers
 
-    def _count_from(self, at_us: int) -> None:
-        """Count accepted sequences anew, from the training that ended at ``at_us``."""
-        self._trained_us = at_us
-        self._n_accepted = self._n_new = 0
-        self._counted_at = None
-
-    async def _triggered(self, triggers: Triggers, need: Need) -> TrainingRequest | None:
-        await self._count_new()
+    def _triggered(self, triggers: Triggers, need: Need) -> TrainingRequest | None:
         drifted, self._drifted = self._drifted, None
         return triggers.due(
             self._clock.now_us(),
-            n_accepted_new=max(self._n_accepted, self._n_new),
+            n_accepted_new=self._n_accepted,
             n_stored=need.n_stored,
             has_model=need.has_model,
             drifted=drifted,
         )
-
-    async def _count_new(self) -> None:
-        """Count the accepted sequences since the last training in the store: those of before a restart, too."""
-        after = self._settings.after_inliers
-        if after is None or (self._counted_at is not None and self._n_accepted < self._counted_at + after / _COUNTS):
-            return
-        self._counted_at = self._n_accepted
-        self._n_new = await in_thread(self._thread, self._store.count_accepted_after, self._trained_us or 0)
 
     async def _relearning(self, need: Need) -> TrainingRequest | None:
         """Return the request to learn a lasting change, once enough sequences show it and the latest still do."""
@@ -347,7 +342,7 @@ class Trainings:
             return None
         self._counted_changed_us = now_us
         found = await in_thread(self._thread, self._store.count_since, changed.since_us)
-        if found < min(settings.first_training, settings.max_aside):
+        if found < min(settings.first_training, settings.limit("aside")):
             return None
         self._relearned_us = now_us
         return TrainingRequest(

@@ -10,13 +10,13 @@ from hashlib import blake2b
 
 import numpy as np
 
-from streamad.errors import TrainingDataError
 from streamad.judge.calibration import calibration_count, scores_of
+from streamad.learn.training import calibrating
+from streamad.learn.training.calibrating import hash_order
 from streamad.learn.training.fits import Fits, joined, score_windows
 from streamad.learn.training.publishing import Calibrated, Publisher
-from streamad.learn.training.references import Beside, Part, measured, trial_beside, trial_terms
+from streamad.learn.training.references import Part
 from streamad.learn.training.selection import Plan, to_windows
-from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Scorer
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
@@ -96,34 +96,9 @@ class Challenger:
 
         The dropped ones were selected for high scores: without them the upper tail would be cut off.
         """
-        n_folds, before = self.settings.model.folds, self.n_fits - self.settings.model.folds
-        if len(kept) < 2 * n_folds:
-            raise TrainingDataError(
-                f"{len(kept)} training sequences, but {n_folds} folds need at least {2 * n_folds}: wait for more"
-            )
-        reserved = self.plan.calibration.sequences
+        reserved, presumed = self.plan.calibration.sequences, self.learning.presumed_anomalies
         others = joined(to_windows(reserved), dropped) if reserved else dropped
-        folds = folds_of(len(kept), n_folds)
-        trial = trial_beside(self.settings.model, kept.take(folds[0]))
-        tried = None if trial is None else trial.windows
-        terms = [
-            fits.out_of_fold(kept, fold, number, others.take(part), tried if number == before else None)
-            for number, (fold, part) in enumerate(zip(folds, folds_of(len(others), n_folds), strict=True), before)
-        ]
-        terms, on_trial = trial_terms(trial, terms)
-        medians = tuple(float(np.median(scores_of(part))) for part in terms)
-        calibration = np.concatenate(terms)
-        scores = scores_of(calibration)
-        n_presumed = round(self.learning.presumed_anomalies * len(scores))
-        calibration = calibration[np.argsort(scores, kind="stable")[: len(scores) - n_presumed]]
-        every = np.arange(len(kept))
-        parts = (
-            Part(kept.take(np.setdiff1d(every, fold)), joined(kept.take(fold), others.take(part)))
-            for fold, part in zip(folds, folds_of(len(others), n_folds), strict=True)
-        )
-        beside = Beside.of(self.settings, *parts, n_presumed=n_presumed)
-        references = measured(trial, on_trial, calibration, beside, self.settings.model)
-        return Calibrated(calibration, self.plan.method, medians, n_presumed, references)
+        return calibrating.out_of_fold(fits, kept, others, presumed_anomalies=presumed, remedy="wait for more")
 
     def _held_out(self, scorer: Scorer, training: WindowSet) -> Calibrated:
         """Score the plan's calibration sequences, leave presumed anomalies out, and keep the exact count of the rest.
@@ -137,8 +112,7 @@ class Challenger:
         kept = np.flatnonzero(~left_out)
         ids = tuple(held_out.sequences[i].id for i in kept)
         chosen = kept[hash_order(ids, self.settings.model.seed)[: calibration_count(len(kept), 1.0, rate)]]
-        part = Part(training, windows.take(chosen))
-        trial = trial_beside(self.settings.model, part.held_out)
-        on_trial = None if trial is None else score_windows(scorer, trial.windows)
-        references = measured(trial, on_trial, terms[chosen], Beside.of(self.settings, part), self.settings.model)
-        return Calibrated(terms[chosen], self.plan.method, n_presumed=int(left_out.sum()), references=references)
+        part, n_presumed = Part(training, windows.take(chosen)), int(left_out.sum())
+        return calibrating.held_out(
+            scorer, part, terms[chosen], self.settings, method=self.plan.method, n_presumed=n_presumed
+        )

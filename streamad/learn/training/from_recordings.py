@@ -5,19 +5,19 @@ Shapes: N sequences, n of them for calibration, K transformations, C channels, L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from streamad.errors import ArtifactError, RegistryError, TrainingDataError
-from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count, scores_of
+from streamad.errors import TrainingDataError
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count
 from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
+from streamad.learn.training import calibrating
+from streamad.learn.training.calibrating import folds_of, hash_order
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
 from streamad.learn.training.publishing import Calibrated, Prove, Publisher
-from streamad.learn.training.references import Beside, Part, measured, trial_beside, trial_terms
-from streamad.learn.training.split import folds_of, hash_order
+from streamad.learn.training.references import Part
+from streamad.learn.training.selection import learned_since_us
 from streamad.ports import Clock, Detector, Scorer
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet, from_us
@@ -52,9 +52,10 @@ def train_model(
     with work_folder(registry.training_folder(model.name), fingerprint(ordered, settings)) as folder:
         split = len(ordered) >= OUT_OF_FOLD_BELOW
         fits = Fits(detector, settings, folder, 1 if split else model.folds + 1, progress)
-        learning = _learned_since(registry, model.name, parent)
-        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, prove, learning))
-        version = run.split(ordered) if split else run.out_of_fold(ordered)
+        since_us = learned_since_us(registry, model.name, parent)
+        learning = None if since_us is None else LearningRecord(reason="recordings", since_us=since_us)
+        publisher = Publisher(fits, registry, model.name, parent, clock, prove, learning)
+        version = (_split if split else _out_of_fold)(ordered, fits, publisher)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
         if doubt is None:
@@ -79,63 +80,25 @@ def calibrating_ids(ids: tuple[str, ...], settings: Settings) -> tuple[str, ...]
     return tuple(ids[index] for index in order)
 
 
-def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
-    """Return the lasting change that the version in service knows; None if there was none, or it cannot be read."""
-    try:
-        record = None if parent is None else registry.manifest(name, parent).learning
-    except (ArtifactError, RegistryError):
-        return None
-    if record is None or record.since_us is None:
-        return None
-    return LearningRecord(reason="recordings", since_us=record.since_us)
+def _split(data: WindowSet, fits: Fits, publisher: Publisher) -> str:
+    """Hold out the first sequences in hash order, train on the rest."""
+    settings = fits.settings
+    n = calibration_count(len(data), settings.model.calibration, settings.alerts.false_alarm_rate)
+    if n == 0:
+        raise TrainingDataError(f"model.calibration holds none of {len(data)} sequences out: raise it")
+    part = Part(training=data.take(np.arange(n, len(data))), held_out=data.take(np.arange(n)))
+
+    def calibrate(scorer: Scorer) -> Calibrated:
+        return calibrating.held_out(scorer, part, score_windows(scorer, part.held_out), settings)
+
+    fitted = fits.final(part.training)
+    return publisher.publish(fitted, part.training, calibrate, calibration_ids=part.held_out.ids)
 
 
-@dataclass(frozen=True, slots=True)
-class _TrainingRun:
-    fits: Fits
-    publisher: Publisher
-
-    def split(self, data: WindowSet) -> str:
-        """Hold out the first sequences in hash order, train on the rest."""
-        settings = self.fits.settings
-        n = calibration_count(len(data), settings.model.calibration, settings.alerts.false_alarm_rate)
-        if n == 0:
-            raise TrainingDataError(f"model.calibration holds none of {len(data)} sequences out: raise it")
-        held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
-        trial = trial_beside(settings.model, held_out)
-
-        def calibrate(scorer: Scorer) -> Calibrated:
-            terms = None if trial is None else score_windows(scorer, trial.windows)
-            calibration = score_windows(scorer, held_out)
-            beside = Beside.of(settings, Part(training, held_out))
-            references = measured(trial, terms, calibration, beside, settings.model)
-            return Calibrated(calibration, "split", references=references)
-
-        fitted = self.fits.final(training)
-        return self.publisher.publish(fitted, training, calibrate, calibration_ids=held_out.ids)
-
-    def out_of_fold(self, data: WindowSet) -> str:
-        """Score each sequence by a model that did not see it, then train on all."""
-        n_folds = self.fits.n_fits - 1
-        if len(data) < 2 * n_folds:
-            raise TrainingDataError(
-                f"{len(data)} training sequences, but {n_folds} folds need at least {2 * n_folds}: record more"
-            )
-        folds = folds_of(len(data), n_folds)
-        trial = trial_beside(self.fits.settings.model, data.take(folds[0]))
-        tried = None if trial is None else trial.windows
-        terms = [
-            self.fits.out_of_fold(data, held_out, fold, trial=tried if fold == 1 else None)
-            for fold, held_out in enumerate(folds, start=1)
-        ]
-        terms, on_trial = trial_terms(trial, terms)
-        medians = tuple(float(np.median(scores_of(part))) for part in terms)
-        fitted, calibration, every = self.fits.final(data), np.concatenate(terms), np.arange(len(data))
-        parts = (Part(data.take(np.setdiff1d(every, fold)), data.take(fold)) for fold in folds)
-        beside = Beside.of(self.fits.settings, *parts)
-        references = measured(trial, on_trial, calibration, beside, self.fits.settings.model)
-        calibrated = Calibrated(calibration, "out_of_fold", medians, references=references)
-        return self.publisher.publish(fitted, data, lambda _: calibrated)
+def _out_of_fold(data: WindowSet, fits: Fits, publisher: Publisher) -> str:
+    """Score each sequence by a model that did not see it, then train on all."""
+    calibrated = calibrating.out_of_fold(fits, data, data.take(np.arange(0)), remedy="record more")
+    return publisher.publish(fits.final(data), data, lambda _: calibrated)
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:

@@ -17,8 +17,8 @@ import numpy as np
 from streamad.errors import ArtifactError, DetectorError, TrainingDataError
 from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
-from streamad.judge.explanations.envelope import Envelope
-from streamad.judge.training_ids import TrainingIds
+from streamad.judge.envelope import Envelope
+from streamad.judge.scoring import TrainingIds
 from streamad.learn.registry.artifact import (
     PROBE_REMEDY,
     PROBE_TOLERANCE,

@@ -14,13 +14,13 @@ import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod, calibration_count
-from streamad.judge.gate import is_reserved, reserve_half
+from streamad.judge.gate import reserve_half
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.training.calibrating import hash_order
 from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
-from streamad.learn.training.split import hash_order
 from streamad.messages import Share
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, WindowSet
@@ -31,7 +31,7 @@ _FALSE_ALARMS_WANTED = 2  # that the threshold rests on; one (49 sequences at a 
 class Stored(NamedTuple):
     """The content of a store: its three shares, the operators' marks by id, and what it keeps for its mark alone.
 
-    The shares are what a store without marks would hold.
+    The shares are what a store without marks would hold; a store holds each id once, in one of them.
     """
 
     accepted: Sequence[StoredSequence]
@@ -176,20 +176,19 @@ def select(
     def trainable(alarms: Sequence[StoredSequence]) -> tuple[StoredSequence, ...]:
         return _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
 
-    reserve, aside, accepted = _each_once(stored, settings.reserve)
-    judged = [each for each in accepted if is_judged(each)]
-    uncut = [each for each in (*accepted, *aside) if not is_judged(each)]
-    known = [each for each in aside if is_judged(each) and is_reviewed(each)]
+    judged = [each for each in stored.accepted if is_judged(each)]
+    uncut = [each for each in (*stored.accepted, *stored.aside) if not is_judged(each)]
+    known = [each for each in stored.aside if is_judged(each) and is_reviewed(each)]
     n_others = len(judged) + len(uncut)
     most = most_excluded(
         n_others + len(trainable(known)), n_others, share=settings.feedback_share, fewest=settings.min_training
     )
     kept_out = exclusions((*judged, *uncut, *known), stored.marks, most=most)
-    alarms = [each for each in aside if is_judged(each) and is_normal(each)]
+    alarms = [each for each in stored.aside if is_judged(each) and is_normal(each)]
     judged, uncut, alarms = ([each for each in part if each.id not in kept_out.ids] for part in (judged, uncut, alarms))
 
     def half(name: str, is_normal: Callable[[StoredSequence], bool]) -> HeldOut:
-        ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
+        ours = tuple(each for each in stored.reserve if reserve_half(each.stream, each.sequence) == name)
         return _held_out(ours, rate, is_judged, is_normal)
 
     feedback = trainable(alarms)
@@ -202,7 +201,7 @@ def select(
         comparison=half("comparison", is_reviewed),  # marks never decide a comparison
         excluded=kept_out.ids,
         n_capped=kept_out.n_capped,
-        normal=tuple(sorted(each.id for each in (*feedback, *(one for one in reserve if is_normal(one))))),
+        normal=tuple(sorted(each.id for each in (*feedback, *(one for one in stored.reserve if is_normal(one))))),
         confirmed=tuple(each for each in everything.values() if _judgement(stored.marks, each) == "confirmed"),
         alerts=tuple(each for each in everything.values() if is_judged(each) and each.decision == "anomalous"),
         marks=stored.marks,
@@ -212,25 +211,6 @@ def select(
 def _judgement(marks: Mapping[str, Mark], sequence: StoredSequence) -> MarkKind | None:
     mark = marks.get(sequence.id)
     return None if mark is None else mark.judgement
-
-
-def _each_once(
-    stored: Stored, reserve_share: float
-) -> tuple[list[StoredSequence], list[StoredSequence], list[StoredSequence]]:
-    """Return reserve, aside and accepted; a sequence that two workers stored in two shares is in the first of these.
-
-    So it counts in the more cautious one. A reserved sequence that lies aside belongs to no part.
-    """
-    seen: set[str] = set()
-
-    def fresh(sequences: Iterable[StoredSequence]) -> list[StoredSequence]:
-        found = [each for each in sequences if each.id not in seen]
-        seen.update(each.id for each in found)
-        return found
-
-    reserve, aside = fresh(stored.reserve), fresh(stored.aside)
-    aside = [each for each in aside if not is_reserved(each.stream, each.sequence, reserve_share)]
-    return reserve, aside, fresh(stored.accepted)
 
 
 def _at_most(n_others: int, share: float) -> int | None:
@@ -338,9 +318,12 @@ def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: i
     return Stored(accepted, reserve, aside, store.marks(), only_marked)
 
 
-def learned_since_us(registry: Registry, model: str, version: str) -> int | None:
-    """Return the last lasting change that ``version`` knows, None without one. Raises RegistryError, ArtifactError."""
-    record = registry.manifest(model, version).learning
+def learned_since_us(registry: Registry, model: str, version: str | None) -> int | None:
+    """Return the last lasting change that ``version`` knows; None without one, or if its manifest cannot be read."""
+    try:
+        record = None if version is None else registry.manifest(model, version).learning
+    except (ArtifactError, RegistryError):
+        return None
     return None if record is None else record.since_us
 
 
@@ -368,12 +351,7 @@ def judges_of(stored: Stored, registry: Registry, model: str, since_us: int | No
 
     A version whose manifest is missing or damaged counts if there was no lasting change.
     """
-
-    def knows(version: str) -> bool:
-        try:
-            return learned_since_us(registry, model, version) == since_us
-        except (ArtifactError, RegistryError):
-            return since_us is None
-
     named = {each.model_version for share in (stored.accepted, stored.reserve, stored.aside) for each in share}
-    return frozenset(version for version in named if version is not None and knows(version))
+    return frozenset(
+        version for version in named if version is not None and learned_since_us(registry, model, version) == since_us
+    )

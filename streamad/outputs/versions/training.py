@@ -7,12 +7,12 @@ from contextlib import suppress
 from uuid import uuid4
 
 from streamad.errors import StoreError
-from streamad.learn.feedback.place import send_feedback
 from streamad.learn.parts import registry_of
 from streamad.learn.store.records import TrainingRequest
 from streamad.learn.trainer.results import TrainingFailed, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import Request
+from streamad.outputs.marks.place import send_feedback
 from streamad.outputs.stored import learning_of, open_store, stored_models
 from streamad.plant import Plant
 from streamad.ranges import parse_time_us

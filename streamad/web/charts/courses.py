@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from streamad.pictures.facts import cut
+from streamad.pictures.facts import cut, is_counted
 from streamad.pictures.ticks import LARGEST_POWER, labels_of, log_ticks, round_ticks
 from streamad.types import from_us
 from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, grid, link, pinned, svg, title, triangle, words
@@ -145,7 +145,7 @@ def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
     day: date | None = None
     for number in numbers:
         at, x = from_us(ends[number]), scale.middle(number)
-        lines = [f"{at:{form}}", *([f"{at:%Y-%m-%d}"] if at.date() != day else [])]
+        lines = [f"{at:{form}}", *([f"{at:%Y-%m-%d}"] if at.date() != day and not is_counted(at) else [])]
         day = at.date()
         anchor = "end" if x > WIDTH - 36 else "middle"
         parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 37}"/>')

@@ -10,14 +10,16 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from streamad.judge.explanations.words import figure
+from streamad.judge.verdicts import figure
 from streamad.pictures.content import Course, Courses, Panel, Picture
 from streamad.web.charts import curves
 from streamad.web.rendering import rendered
+from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
 MOST_COMPARED: Final = 8
 _MOST_CHANNELS, _MOST_MORE = 24, 20
+_PAGE, _LATEST, _NORMALS = 120, 1_200, 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,18 +56,23 @@ def distance(one: Courses, other: Courses) -> float:
     return float(np.median(apart))
 
 
-def compare(found: Sequence[Compared], others: Sequence[SeenSequence], nearest: SeenSequence | None = None) -> Markup:
+def compare(site: Site, ids: Sequence[str]) -> Markup:
     """Return the content: the sequences over each other and over the band, a table, and others to add.
 
     Channels are those that the pages of the sequences draw; the band is that of the first sequence that draws the
-    channel. ``nearest``: the normal sequence that lies nearest to the first one, None if there is none. Without
-    ``found`` the ``others`` are offered to begin with.
+    channel. Without any sequence some alerts are offered to begin with.
     """
+    found = []
+    for one in filter(None, map(site.view.sequence, dict.fromkeys(ids))):
+        case, normal = site.cases.of(one)
+        found.append(Compared(one, case.picture(normal), case.courses))
     ids = [each.one.id for each in found]
+    is_full = len(ids) >= MOST_COMPARED
+    others = site.view.of_stream(found[0].one.stream, _PAGE) if found else site.view.inbox(_PAGE)
+    nearest = None if is_full or not found else _nearest(site, found, others)
+    more = [one for one in others if one.id not in ids and one.has_window][:_MOST_MORE]
     panels = _panels(found)
     names = [panel.name for _, panel in panels]
-    is_full = len(ids) >= MOST_COMPARED
-    more = [one for one in others if one.id not in ids and one.has_window][:_MOST_MORE]
     return rendered(
         "compare.html",
         found=found,
@@ -74,9 +81,26 @@ def compare(found: Sequence[Compared], others: Sequence[SeenSequence], nearest: 
         n_more=len(panels) - _MOST_CHANNELS,
         names=names,
         means=[_means(each, names) for each in found],
-        nearest=None if is_full else nearest,
+        nearest=nearest,
         others=[] if is_full else [one for one in more if nearest is None or one.id != nearest.id],
     )
+
+
+def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequence]) -> SeenSequence | None:
+    """Return of the latest normal sequences with a window the one nearest to the first of ``found``."""
+    first, ids = found[0].courses, {each.one.id for each in found}
+    if first is None:
+        return None
+    for place in (others, site.view.latest(_LATEST)):
+        normals = [one for one in place if one.decision == "normal" and not one.is_alert and one.has_window]
+        apart = {
+            one.id: distance(first, courses)
+            for one in normals[:_NORMALS]
+            if one.id not in ids and (courses := site.cases.of(one)[0].courses) is not None
+        }
+        if apart and math.isfinite(apart[best := min(apart, key=lambda name: apart[name])]):
+            return next(one for one in normals if one.id == best)
+    return None
 
 
 def _overlay(found: Sequence[Compared], picture: Picture, panel: Panel) -> Markup:

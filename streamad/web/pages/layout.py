@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from streamad.web.access import Level, Person
+from streamad.web.access import Person
 from streamad.web.rendering import rendered
 
 _PLACES = (("/", "Now"), ("/streams", "Streams"), ("/compare", "Compare"), ("/calibration", "Calibration"),
@@ -20,11 +20,6 @@ class Frame:
     plant: str
     person: Person
     change: str
-
-    @property
-    def may_judge(self) -> bool:
-        """Return whether the person may judge alerts."""
-        return self.person.level >= Level.OPERATOR
 
 
 def page(frame: Frame, title: str, place: str, content: Markup) -> str:

@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from streamad.errors import StreamadError
+from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import CurrentError
+from streamad.outputs.stored import some_models
 from streamad.outputs.versions.figures import figure_rows
+from streamad.outputs.versions.training import trainings_of
+from streamad.web.access import Level
 from streamad.web.rendering import count, rendered
+from streamad.web.site import Site
 
 _MOST_OPEN = 10  # versions with a form and a comparison: older ones are in the table
 
@@ -81,13 +88,45 @@ class Versions:
         return parent if parent in versions else None
 
 
-def models(found: Sequence[Versions], *, may_act: bool, learns: bool, why_not: str, said: str, acted_on: str) -> Markup:
-    """Return the content: each model's versions with their decisions, and the forms if ``may_act``.
+def models(site: Site, level: Level, said: str, acted_on: str) -> Markup:
+    """Return the content: each model's versions with their decisions, and the forms if a person of ``level`` may act.
 
     ``said`` is a code of what was just done about the model ``acted_on``; any other text is not shown.
     """
-    done = _done(found, said, acted_on, learns=learns)
-    return rendered("models.html", models=found, may_act=may_act, learns=learns, why_not=why_not, done=done)
+    found = [_versions(site, name) for name in some_models(site.plant, None) or [site.plant.settings.model.name]]
+    allowed = site.plant.settings.web.allow == "models"
+    may_act = allowed and level >= Level.ENGINEER
+    what = "Putting versions into service, rolling back and relearning"
+    why_not = f"{what} are off (web.allow: models), because they run the code of a model."
+    if allowed and not may_act:
+        why_not = f"{what} need the level engineer."
+    done = _done(found, said, acted_on, learns=site.learns)
+    return rendered("models.html", models=found, may_act=may_act, learns=site.learns, why_not=why_not, done=done)
+
+
+def _versions(site: Site, name: str) -> Versions:
+    registry = site.registry
+    manifests: list[Manifest] = []
+    problems = []
+    current = waiting = None
+    trainings: dict[str, str] = {}
+    try:
+        try:
+            current = registry.current(name)
+        except CurrentError as error:
+            problems.append(str(error))
+        for version in reversed(registry.versions(name)):
+            try:
+                manifests.append(registry.manifest(name, version))
+            except StreamadError as error:
+                problems.append(str(error))
+        found = waiting_version(registry, name, current)
+        waiting = None if found is None else found.version
+        if site.learns:
+            trainings = trainings_of(site.plant, name)
+    except StreamadError as error:
+        problems.append(str(error))
+    return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
 
 
 def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) -> str | None:

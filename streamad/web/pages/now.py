@@ -7,42 +7,52 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from streamad.judge.evaluation import alerts_by_chance
-from streamad.messages import OpenSequence
+from streamad.web.attention import INBOX, Attention
 from streamad.web.charts.lanes import swimlanes
+from streamad.web.pages.running import section, silence
 from streamad.web.rendering import count, rendered
-from streamad.web.store.view import Place, SeenEvent, SeenSequence
+from streamad.web.site import Site
+from streamad.web.store.view import Place, SeenSequence
 
 _MOST_EVENTS = 12
+_BUDGET = 200
+_PAGE = 120
 
 
-def now(
-    *,
-    latest: Sequence[SeenSequence],
-    inbox: Sequence[SeenSequence],
-    events: Sequence[SeenEvent],
-    troubles: Sequence[tuple[str, str]],
-    budget: str,
-    still_open: Sequence[OpenSequence],
-    now_us: int,
-    running: Markup | None,
-    most: int,
-) -> Markup:
-    """Return the content: banner, budget, swimlanes, inbox of at most ``most`` alerts, what runs, events.
-
-    ``now_us`` is the page's own time: an open sequence that began after it and far after all others is not drawn.
-    """
-    is_full = len(inbox) >= most and all(one.judgement in (None, "withdrawn") for one in inbox)
+def now(site: Site) -> Markup:
+    """Return the content, the same for everybody: banner, budget, swimlanes, inbox, what runs, events."""
+    attention, now_us = Attention(site), site.plant.clock.now_us()
+    latest, inbox = attention.latest(now_us), attention.inbox(now_us)
+    since_us = min((one.start_us or 0 for one in latest), default=0)
+    events = attention.events(now_us, 0 if not latest else min(since_us, site.view.begun_us))
+    number = site.workers.number  # before what it is the number of
+    workers, still_open = site.workers.seen(), site.workers.open()
+    is_kept = site.plant.settings.sinks.status is not None
+    is_full = len(inbox) >= INBOX and all(one.judgement in (None, "withdrawn") for one in inbox)
     return rendered(
         "now.html",
         has_judged=bool(latest),
-        troubles=troubles,
-        budget=budget,
+        troubles=[*silence(workers), *attention.banner(latest, now_us)],
+        budget=_budget(site, latest[:_BUDGET]),
         lanes=swimlanes(latest, events, still_open, now_us),
         alerts=inbox,
         older=Place.behind(inbox[-1]) if is_full else None,
-        running=running,
+        running=section(workers, still_open, number) if is_kept else None,
         events=events[:_MOST_EVENTS],
     )
+
+
+def alerts(site: Site, unjudged: bool, behind: Place | None) -> Markup:
+    """Return the content of the page of all alerts, a portion of it."""
+    found = site.view.inbox(_PAGE + 1, behind=behind, unjudged=unjudged)
+    older = Place.behind(found[_PAGE - 1]) if len(found) > _PAGE else None
+    return rendered("alerts.html", alerts=found[:_PAGE], unjudged=unjudged, behind=behind, older=older)
+
+
+def _budget(site: Site, latest: Sequence[SeenSequence]) -> str:
+    judged = [one for one in latest if one.p_value is not None]
+    n_calibration = site.n_calibration(judged[0].model, judged[0].version) if judged else None
+    return budget_text(len(judged), sum(one.is_alert for one in judged), site.rate, n_calibration)
 
 
 def budget_text(n_judged: int, n_alerts: int, rate: float, n_calibration: int | None) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
-from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus
+from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus, unpacked_curve
 from streamad.pictures.content import Course, NormalCourse
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.web.charts import curves
 from streamad.web.rendering import duration, rendered
+from streamad.web.site import Site
 from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24
 _MOST_OPEN = 40
+_USUAL = 30
 
 
 def section(workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
@@ -91,14 +94,19 @@ class _Channel:
     readings: list[tuple[str, str]]
 
 
-def running(
-    stream: str, found: tuple[Running, WorkerStatus] | None, values: np.ndarray | None, usual: Usual | str, number: int,
-    *, is_written: bool,
-) -> Markup:  # fmt: skip
-    """Return the content. ``values`` float32 [C, m] of ``found``; ``usual`` is the band, or why there is none."""
+def running(site: Site, stream: str) -> Markup:
+    """Return the content of the page of what runs in one stream."""
+    number = site.workers.number
+    settings = site.plant.settings
+    found, values = site.workers.running(stream), None
+    if found is not None:
+        with suppress(ValueError):
+            values = unpacked_curve(found[0])
     if found is None or values is None:
+        is_written = settings.display.open and settings.sinks.status is not None
         return rendered("running.html", stream=stream, number=number, open=None, is_written=is_written)
     message, status = found
+    usual = _usual(site, message, status)
     return rendered(
         "running.html",
         stream=stream,
@@ -111,6 +119,28 @@ def running(
         band_note="" if isinstance(usual, str) else usual.note,
         n_drawn=len(message.seconds),
     )
+
+
+def _usual(site: Site, message: Running, status: WorkerStatus) -> Usual | str:
+    """Return the band of the model in service on the clock of an open sequence, or why there is none."""
+    if not status.models:
+        return "there is no model yet"
+    model = model_of(message, status)
+    if isinstance(model, str):
+        return model
+    normal = site.cases.normals.of_model(model, site.rate)
+    if normal.envelope is None:
+        return normal.missing or "the model has none"
+    if list(normal.channels) != message.channels:
+        return "the model has other channels"
+    size = site.view.usual_size(message.stream, _USUAL)
+    placed = clock_of(message, site.plant.settings.window, size)
+    if isinstance(placed, str):
+        return placed
+    band = normal.envelope.clock_band()
+    courses = tuple(NormalCourse.of(band, index) for index in range(len(message.channels)))
+    step_s, note = placed
+    return Usual(np.arange(band.low.shape[1], dtype=np.float64) * step_s, courses, note)
 
 
 def _channels(message: Running, values: np.ndarray, usual: Usual | str) -> list[_Channel]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from markupsafe import Markup
 
-from streamad.judge.explanations.envelope import Clock
-from streamad.outputs.cases import Case, Normal
+from streamad.judge.envelope import Clock
 from streamad.pictures.content import Panel, Picture
+from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers, when
 from streamad.settings.learning import LearningSettings
+from streamad.web.access import Level
 from streamad.web.charts import curves
 from streamad.web.rendering import rendered
+from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
 _SAID: Final = {
@@ -24,30 +26,26 @@ _SAID: Final = {
 _MOST_POINTS = 40
 
 
-def sequence(
-    one: SeenSequence,
-    case: Case,
-    normal: Normal,
-    *,
-    alike: Sequence[SeenSequence],
-    neighbours: tuple[SeenSequence | None, SeenSequence | None],
-    why_not_judged: str | None,
-    said: str,
-    clock: Clock | None,
-    learning: LearningSettings | None,
-    is_drawn: bool,
-) -> Markup:
-    """Return the content. ``neighbours`` are the alerts before and after this one.
+def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: Clock | None) -> Markup:
+    """Return the content, for a person of ``level``.
 
     ``said`` is the code of what became of a mark; any other text is not shown. ``clock`` is that of the normal band;
-    None: the one that the sequence is explained with. ``learning``: what marks do. ``is_drawn``: pictures can be made.
+    None: the one that the sequence is explained with.
     """
+    case, normal = site.cases.of(one)
+    learning = site.plant.settings.learning
+    alike: list[SeenSequence] = []
+    if case.attribution is not None and case.attribution.channels:
+        alike = site.view.alike(one, case.attribution.channels[0].channel, 8)
+    why_not_judged = None
+    if level < Level.OPERATOR:
+        why_not_judged = "You may look; judging needs the level operator."
     facts, attribution = case.facts, case.attribution
     picture = case.picture(normal, clock)
     if clock is None and picture is not None and picture.clock is not None:
         picture = case.picture(normal, picture.clock)
     scores = case.scores(normal)
-    before, after = neighbours
+    before, after = site.view.neighbours(one)
     return rendered(
         "sequence.html",
         one=one,
@@ -58,7 +56,7 @@ def sequence(
         said=_SAID.get(said),
         before=before,
         after=after,
-        effect=None if learning is None else effect_of(one.judgement, learning),
+        effect=effect_of(one.judgement, learning),
         why_not_judged=why_not_judged,
         detail=facts.detail,
         curves=None if picture is None else _curves(picture),
@@ -69,8 +67,36 @@ def sequence(
         is_explained=attribution is not None and is_explained(attribution),
         speakers=[] if attribution is None else speakers(attribution),
         alike=alike,
-        has_png=is_drawn and picture is not None,
+        has_png=has_plots() and picture is not None,
     )
+
+
+def png(site: Site, one: SeenSequence, clock: Clock | None) -> bytes | None:
+    """Return the picture of a sequence as PNG; None without a window. Raises PluginError without matplotlib."""
+    case, normal = site.cases.of(one)
+    picture = case.picture(normal, clock)
+    return None if picture is None else drawn(picture)
+
+
+def csv(site: Site, one: SeenSequence) -> str | None:
+    """Return the judged window as CSV, a row for each point; None if it was not kept."""
+    case, _ = site.cases.of(one)
+    courses = case.courses
+    if courses is None:
+        return None
+    seconds = np.arange(courses.length) * (case.facts.span_s * courses.shown / max(1, courses.length - 1))
+    text = io.StringIO()
+    names = [f"{channel.name} [{channel.unit}]" if channel.unit else channel.name for channel in courses.channels]
+    text.write(",".join(["seconds", *(_cell(name) for name in names)]) + "\r\n")
+    for at, row in zip(seconds, courses.values.T, strict=True):
+        text.write(",".join([f"{at:.6g}", *(f"{value:.7g}" for value in row)]) + "\r\n")
+    return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return a cell of CSV that no spreadsheet takes for a formula."""
+    safe = f"'{text}" if text[:1] in "=+-@\t\r" else text
+    return '"' + safe.replace('"', '""') + '"' if any(mark in safe for mark in ',"\r\n') else safe
 
 
 def _no_window(one: SeenSequence) -> str:
@@ -82,8 +108,12 @@ def _no_window(one: SeenSequence) -> str:
     )
 
 
-def effect_of(judgement: str | None, learning: LearningSettings) -> str | None:
+def effect_of(judgement: str | None, learning: LearningSettings | None) -> str | None:
     """Return in plain words what a mark does from now on; None without one."""
+    if learning is None and judgement not in {None, "withdrawn"}:
+        return "Reports show it. This plant does not learn: without a section learning no training reads it."
+    if learning is None:
+        return None
     stay = "The threshold and the model in service stay as they are."
     out = f"{stay} Trainings from now on leave this sequence out; all marks together leave out at most "
     out += f"{learning.feedback_share:.0%} of the sequences."

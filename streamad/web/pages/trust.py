@@ -4,53 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from streamad.judge.evaluation import clopper_pearson
 from streamad.web.charts import curves
 from streamad.web.rendering import JUDGED, count, rendered
+from streamad.web.site import Site
+from streamad.web.store.view import SeenSequence
 
 _BINS = 20
+_MOST_READ = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Achieved:
-    """What a version did among the sequences that were read: how many it judged, and how many alerts it raised."""
-
-    model: str
-    version: str
-    n_judged: int
-    n_alerts: int
-    rate: float
-    n_calibration: int | None
-
-
-def calibration(p_values: Sequence[float], achieved: Sequence[Achieved], marks: Counter[str]) -> Markup:
+def calibration(site: Site) -> Markup:
     """Return the content: p-values against the uniform law, rates by version, precision by marks."""
+    latest = site.view.latest(_MOST_READ)
+    p_values = [one.p_value for one in latest if one.p_value is not None]
+    judged: dict[tuple[str, str], list[SeenSequence]] = {}
+    for one in latest:
+        if one.p_value is not None:
+            judged.setdefault((one.model or "", one.version or ""), []).append(one)
+    marks = Counter(one.judgement for one in site.view.inbox(_MOST_READ) if one.judgement is not None)
     return rendered(
         "calibration.html",
         histogram=curves.histogram(p_values, _BINS) if p_values else None,
         n_bins=_BINS,
-        rates=[_rates(one) for one in achieved],
-        precision=_precision(marks),
+        rates=[_rates(site, model, version, ours) for (model, version), ours in judged.items()],
+        precision=precision(marks),
     )
 
 
-def _rates(one: Achieved) -> tuple[str, ...]:
-    low, high = clopper_pearson(one.n_alerts, one.n_judged)
+def _rates(site: Site, model: str, version: str, judged: Sequence[SeenSequence]) -> tuple[str, ...]:
+    """Return what a version did: how many sequences it judged, and how many alerts it raised, against the rate."""
+    n_alerts = sum(one.is_alert for one in judged)
+    low, high = clopper_pearson(n_alerts, len(judged))
+    rate = next((one.rate for one in judged if one.rate is not None), site.rate)
+    n_calibration = site.n_calibration(model, version)
     return (
-        f"{one.model} {one.version}",
-        str(one.n_judged),
-        str(one.n_alerts),
-        f"{one.n_alerts / one.n_judged:.1%} ({low:.1%} to {high:.1%})",
-        f"{one.rate:.1%}",
-        "unknown" if one.n_calibration is None else str(one.n_calibration),
+        f"{model} {version}",
+        str(len(judged)),
+        str(n_alerts),
+        f"{n_alerts / len(judged):.1%} ({low:.1%} to {high:.1%})",
+        f"{rate:.1%}",
+        "unknown" if n_calibration is None else str(n_calibration),
     )
 
 
-def _precision(marks: Counter[str]) -> str:
+def precision(marks: Counter[str]) -> str:
     """Return how often people agreed with the alerts that they have judged."""
     n_right, n_wrong = marks["confirmed"], marks["false_alarm"]
     n = n_right + n_wrong

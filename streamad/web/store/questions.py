@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from streamad.errors import StreamadError
-from streamad.messages import Attribution, Window
+from streamad.judge.verdicts import NAMED_SHARE, NO_REASON
+from streamad.messages import NO_METHOD, Attribution, Window
 
 NEVER = 1 << 62
 _LAST_ID = "~"  # comes after every id
@@ -30,7 +31,7 @@ class SeenSequence:
     """One sequence as the outputs describe it so far; what no message has said yet is None.
 
     ``rate`` is the configured false-alarm rate of its alert, None if there is none. ``judgement`` is the last mark.
-    ``change`` grows with everything that was read, and orders what a page has not seen yet. ``contradiction``: in what
+    ``change`` grows with everything that was read. ``contradiction``: in what
     a message read later under this id says otherwise, None if none does. Times in us since 1970.
     """
 
@@ -44,6 +45,8 @@ class SeenSequence:
     start_us: int | None
     end_us: int | None
     n_samples: int | None
+    n_merged: int | None
+    n_late: int | None
     score: float | None
     p_value: float | None
     tail: str | None
@@ -106,11 +109,15 @@ class Moments(NamedTuple):
     spreads: list[float]
 
 
-_IN_ATTRIBUTION = "iif(json_valid(attribution), json_extract(attribution, '{}'), NULL)"
+_WHY = f"""iif(json_valid(attribution), coalesce(
+    json_extract(attribution, '$.segments[0].text'),
+    iif(json_extract(attribution, '$.channels[0].share') >= {NAMED_SHARE},
+        'because of ' || json_extract(attribution, '$.channels[0].channel'), NULL),
+    iif(json_extract(attribution, '$.method') = '{NO_METHOD}', 'not explained', '{NO_REASON}')), NULL)"""
 _COLUMNS = ", ".join(
     {
         "has_window": "window IS NOT NULL",
-        "why": _IN_ATTRIBUTION.format("$.segments[0].text"),
+        "why": _WHY,
     }.get(field.name, field.name)
     for field in fields(SeenSequence)
 )
@@ -173,10 +180,6 @@ class Questions(ABC):
             return None
         return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1e6
 
-    def changes(self, after: int, limit: int) -> list[SeenSequence]:
-        """Return what changed after the number ``after``, in order, at most ``limit`` sequences."""
-        return self._select(f"change > ? AND {_SHOWN} ORDER BY change LIMIT ?", (after, limit))
-
     def inbox(
         self,
         limit: int,
@@ -207,18 +210,14 @@ class Questions(ABC):
         ((found,),) = self._rows(f"SELECT count(rate) FROM ({last})", (stream, n))
         return int(found)
 
-    def between(self, since_us: int, until_us: int, limit: int) -> list[SeenSequence]:
-        """Return the sequences that ended between two times, the newest first."""
+    def latest(self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER) -> list[SeenSequence]:
+        """Return the sequences that ended last, the newest first, of those that ended between two times."""
         where = f"end_us >= ? AND end_us <= ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
         return self._select(where, (since_us, until_us, limit))
 
-    def latest(self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER) -> list[SeenSequence]:
-        """Return the sequences that ended last, the newest first."""
-        return self.between(since_us, until_us, limit)
-
     def alike(self, one: SeenSequence, channel: str, limit: int) -> list[SeenSequence]:
         """Return earlier alerts whose attribution names ``channel`` first, the newest first."""
-        first = _IN_ATTRIBUTION.format("$.channels[0].channel")
+        first = "iif(json_valid(attribution), json_extract(attribution, '$.channels[0].channel'), NULL)"
         where = f"rate IS NOT NULL AND id != ? AND end_us <= ? AND {first} = ? ORDER BY end_us DESC LIMIT ?"
         return self._select(where, (one.id, one.end_us or NEVER, channel, limit))
 

@@ -38,7 +38,6 @@ from streamad.web.store.view_file import (
     APPLICATION,
     VIEW_VERSION,
     ViewError,
-    add_columns,
     connected,
     identity_of,
     reported,
@@ -60,15 +59,16 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sequences (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, stream TEXT NOT NULL DEFAULT '', sequence TEXT NOT NULL DEFAULT '',
-    decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, score REAL,
-    p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL, contradiction TEXT,
-    attribution TEXT, window BLOB,
+    decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, n_merged INTEGER,
+    n_late INTEGER, score REAL, p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL,
+    contradiction TEXT, attribution TEXT, window BLOB,
     judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT
 );
 CREATE INDEX IF NOT EXISTS by_change ON sequences (change);
 CREATE INDEX IF NOT EXISTS by_end ON sequences (end_us);
 CREATE INDEX IF NOT EXISTS by_stream ON sequences (stream, end_us);
 CREATE INDEX IF NOT EXISTS by_alert ON sequences (end_us) WHERE rate IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_contradiction ON sequences (end_us) WHERE contradiction IS NOT NULL;
 CREATE TABLE IF NOT EXISTS events (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, stream TEXT, model TEXT,
     version TEXT, created_us INTEGER NOT NULL
@@ -107,7 +107,6 @@ class View(Questions):
             self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
             self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
             self._writer.executescript(_TABLES)
-            add_columns(self._writer)
             path.chmod(0o600)
             view_id = self._begin()
             self._identity = identity_of(path)

@@ -1,4 +1,4 @@
-"""The file of the view store: opened, given the columns that it lacks, or set aside if it is none of this release."""
+"""The file of the view store: opened, or set aside if it is none of this layout."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from urllib.parse import quote
 
 from streamad.errors import OutputError
 
-VIEW_VERSION: Final = 1
-"""Changed only by a major release: within one, columns are added (``_ADDED``)."""
+VIEW_VERSION: Final = 3
+"""Grows with every change of the tables: a view of another version is begun anew."""
 APPLICATION: Final = 0x73747257  # "strW"
 _BUSY_S = 5.0
 _NO_DATABASE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _SHORT_READ = 522  # SQLITE_IOERR_SHORT_READ: the file was cut
-_ADDED = {"sequences": ("means", "spreads", "contradiction")}
-"""Columns that a file of an earlier release of the same version lacks, by table: all of them texts."""
 
 
 class ViewError(OutputError):
@@ -29,16 +27,6 @@ class ViewError(OutputError):
     def __init__(self, text: str, *, is_damaged: bool = False) -> None:
         super().__init__(text)
         self.is_damaged = is_damaged
-
-
-def add_columns(writer: sqlite3.Connection) -> None:
-    """Add the columns that a file of an earlier release lacks; they are empty for what it has read."""
-    for table, columns in _ADDED.items():
-        there = {row[1] for row in writer.execute(f"PRAGMA table_info({table})")}
-        for column in columns:
-            if column not in there:
-                writer.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
-    writer.execute("CREATE INDEX IF NOT EXISTS by_contradiction ON sequences (end_us) WHERE contradiction IS NOT NULL")
 
 
 def connected(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:

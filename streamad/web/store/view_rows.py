@@ -7,8 +7,6 @@ An id is a hash of stream, sequence and start, and a sequence is judged once. So
    samples, it sets nothing: a contradiction.
 3. An alert of the same sequence is shown whatever a verdict says, or a forged verdict could hide it.
 4. Reasons and windows do not identify a sequence: those read before its verdict or alert have to fit it.
-
-Only what releases have added to messages (``means``, ``spreads``) is filled in by a repetition, if it was missing.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ Judgement: TypeAlias = Verdict | Alert | Attribution | Window
 _SCORE_TOLERANCE = 1e-3  # the last digits of a score depend on what was scored together
 _IDENTITY = ("stream", "sequence", "start_us", "end_us", "n_samples")
 _WORDS = {"start_us": "start", "end_us": "end", "n_samples": "samples", "version": "model version"}
-_ADDED = ("means", "spreads")
 
 
 class Known(NamedTuple):
@@ -45,7 +42,6 @@ class Known(NamedTuple):
     rate: float | None
     created_us: int | None
     contradiction: str | None
-    lacks_means: bool
     has_attribution: bool
     has_window: bool
 
@@ -65,8 +61,6 @@ class Known(NamedTuple):
 
 
 _EXPRESSIONS = {
-    "decision": "coalesce(decision, iif(rate IS NULL, NULL, 'anomalous'))",  # earlier releases left it out of alerts
-    "lacks_means": "means IS NULL",
     "has_attribution": "attribution IS NOT NULL",
     "has_window": "window IS NOT NULL",
 }
@@ -107,8 +101,8 @@ def _verdict(verdict: Verdict, known: Known | None) -> Taken:
     if (contradiction := _contradiction("verdict", known, columns)) is not None:
         return Taken({}, contradiction)
     if known.has_verdict:
-        return Taken({name: columns[name] for name in _ADDED} if known.lacks_means else {})
-    return Taken({name: columns[name] for name in ("detail", "created_us", *_ADDED)})
+        return Taken({})
+    return Taken({name: columns[name] for name in ("detail", "created_us", "means", "spreads")})
 
 
 def _alert(alert: Alert, known: Known | None) -> Taken:
@@ -162,6 +156,10 @@ def _span(message: Verdict | Alert | Window) -> dict[str, Any]:
     }
 
 
+def _lost(message: Verdict | Alert) -> dict[str, Any]:
+    return {"n_merged": message.n_merged, "n_late": message.n_late}
+
+
 def _of_verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "stream": verdict.stream,
@@ -170,6 +168,7 @@ def _of_verdict(verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "detail": verdict.detail,
         **_span(verdict),
+        **_lost(verdict),
         "score": verdict.score,
         "p_value": verdict.p_value,
         "tail": verdict.tail,
@@ -192,6 +191,7 @@ def _of_alert(alert: Alert) -> dict[str, Any]:
         "decision": "anomalous",
         "reason": alert.reason,
         **_span(alert),
+        **_lost(alert),
         "score": alert.score,
         "p_value": alert.p_value,
         "tail": alert.tail,

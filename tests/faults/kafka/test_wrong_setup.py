@@ -13,7 +13,7 @@ import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 
 from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED
-from tests.support.kafka.broker import Broker, admin_of, create_topics, free_ports, running
+from tests.support.kafka.broker import Broker, admin_of, configure, create_topics, free_ports, running
 from tests.support.kafka.faults import KafkaPlants, finish, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -91,18 +91,34 @@ async def test_a_progress_topic_of_another_count_is_refused(kafka: Broker, plant
 # --- topics that are not there ---
 
 
-@pytest.mark.parametrize("which", ["input", "progress", "verdicts"])
+@pytest.mark.parametrize("which", ["input", "progress", "claims", "verdicts"])
 async def test_a_missing_topic_is_named_with_the_command_that_makes_it(
     kafka: Broker, plants: KafkaPlants, which: str
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=2)
-    names = {"input": plant.topic, "progress": plant.progress, "verdicts": plant.output("verdicts")}
+    names = {"input": plant.topic, "progress": plant.progress, "claims": plant.claims}
+    names["verdicts"] = plant.output("verdicts")
     if which != "input":
         await plant.feed(traffic(64, partitions=2, streams=4, sequences=4).messages)
     await with_admin(plant, delete=names[which])
     line = await last_line(plant.start())
     assert names[which] in line
     assert "streamad topics create" in line
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_topic_of_claims_that_deletes_them_is_refused_with_the_command(
+    kafka: Broker, plants: KafkaPlants, policy: str
+) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=1)
+    await configure(kafka.bootstrap, plant.claims, {"cleanup.policy": policy})
+    await plant.feed(traffic(68, partitions=1, streams=2, sequences=4).messages)
+    refused = plant.start()
+    line = await last_line(refused)
+    assert f"topic {plant.claims} has cleanup.policy={policy}, which deletes claims" in line
+    assert f"--entity-name {plant.claims} --add-config cleanup.policy=compact`" in line
+    await configure(kafka.bootstrap, plant.claims, {"cleanup.policy": "compact"})
+    await finish(plant, plant.start())
 
 
 async def test_an_input_topic_deleted_while_it_is_read_ends_it(kafka: Broker, plants: KafkaPlants) -> None:

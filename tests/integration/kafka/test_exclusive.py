@@ -32,7 +32,7 @@ from tests.unit.learn.process.test_service import record
 LIMIT_S = 90
 STOP_S = 30.0
 N_PARTITIONS = 3
-LEARNING: dict[str, Any] = {**QUIET, "process": "elsewhere", "first_training": 5_000, "max_accepted": 9_000}
+LEARNING: dict[str, Any] = {**QUIET, "process": "elsewhere", "first_training": 5_000, "max_training": 9_000}
 WAITS = "another reader has the whole topic: waiting"
 
 

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import OutputError, StoreError
-from streamad.learn.feedback.place import send_feedback
-from streamad.learn.feedback.reader import FeedbackReader, Unread
+from streamad.learn.process.feedback_reader import FeedbackReader, Unread
 from streamad.messages import Feedback
+from streamad.outputs.marks.place import send_feedback
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -117,7 +117,7 @@ async def test_a_topic_for_feedback_and_something_else_is_an_error(kafka: Broker
     plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics["feedback"] = f"{plant.name}.alerts"
     assert errors_of(await plant.create(dry_run=True)) == [
-        (f"{plant.name}.alerts", "is the place of learning.feedback and of sinks.alerts at once: "
+        (f"{plant.name}.alerts", "is the place of marks and of sinks.alerts at once: "
          "give each a topic of its own"),
     ]  # fmt: skip
 
@@ -132,12 +132,9 @@ async def test_the_topic_of_the_status_is_made_compacted_and_that_is_no_problem(
 
 def test_a_wrong_place_is_a_problem_of_the_config(kafka: Broker) -> None:
     place = Place(kafka.bootstrap)
-    learning = {"feedback": "kafka://no-port/f"}
-    settings = place.settings.model_copy(
-        update={"learning": place.settings.learning.model_copy(update=learning)}  # type: ignore[union-attr]
-    )
+    settings = place.settings.model_copy(update={"marks": "kafka://no-port/f"})
     problems = {problem.path: problem.message for problem in check_parts(Plant(settings, Path(), SystemClock()))}
-    assert "lacks its port" in next(text for path, text in problems.items() if "no-port" in text)
+    assert "lacks its port" in next(text for text in problems.values() if "no-port" in text)
 
 
 # --- feedback ---

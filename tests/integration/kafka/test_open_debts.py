@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from streamad.errors import CheckpointError, SourceError
-from streamad.judge.debts import debt_of
+from streamad.judge.explainer import debt_of
 from streamad.messages import ModelRef
 from streamad.partition_progress import Debt, ProgressUpdate
 from streamad.ports import OwingSource
 from streamad.types import Window
 from streamad_connectors.kafka.client.options import KafkaSourceOptions
 from streamad_connectors.kafka.reading.source import KafkaSource
-from streamad_connectors.kafka.writing.open_debts import owed_models
+from streamad_connectors.kafka.writing.progress_topic import owed_models
 from tests.support.kafka.broker import Broker, create_topics
 from tests.support.kafka.commits import CommitPlant, make_plant
 from tests.support.runtime.debts import alert_of

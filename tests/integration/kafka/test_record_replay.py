@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
 from streamad.ranges import EVERYTHING, Span
-from streamad.runtime.replay import cut
+from streamad.runtime.recordings import cut
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
 from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, read_committed, unique_name
@@ -136,6 +136,10 @@ def test_a_recording_is_judged_as_its_topic(plant: CliPlant, kafka: Broker, topi
         f"{topic}-{number}.records.jsonl" for number in range(N_PARTITIONS)
     ]
     from_topic = judged(plant, *span)
+    if span == SPANS["nothing"]:
+        empty = plant("replay", "kept")
+        assert (empty.code, "no record was read" in empty.err) == (1, True)
+        return
     assert judged(plant, "kept") == from_topic
     assert judged(plant, "--from", f"kafka://{kafka.bootstrap}/{topic}", *span) == from_topic
     if not span:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from aiokafka import ConsumerRecord
 from typer.testing import CliRunner, Result
 
@@ -18,6 +19,10 @@ from streamad.cli import app
 from streamad.errors import OutputError, UsageError
 from tests.support.kafka.broker import Broker, new_topic, read_committed
 from tests.support.runtime.cli import started, until_line
+
+ROOT = Path(__file__).parents[3]
+TOUR = (ROOT / "docs/guide/kafka.md").read_text(encoding="utf-8").partition("## A first run")[2].partition("\n## ")[0]
+N_PARTITIONS, N_STREAMS = (int(re.search(rf"{option} (\d+)", TOUR)[1]) for option in ("--partitions", "--streams"))  # type: ignore[index]
 
 
 # The command runs its own event loop, in the main thread for its signals: these tests have none.
@@ -27,7 +32,7 @@ def simulate(*arguments: str) -> Result:
 
 @pytest.fixture
 def topic(kafka: Broker) -> str:
-    return asyncio.run(new_topic(kafka, 3))
+    return asyncio.run(new_topic(kafka, N_PARTITIONS))
 
 
 def records_of(broker: Broker, topic: str) -> list[ConsumerRecord[bytes | None, bytes | None]]:
@@ -39,7 +44,8 @@ def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(
 ) -> None:
     labels = tmp_path / "labels.csv"
     result = simulate(
-        *("--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "max", "--batches", "8", "--streams", "4"),
+        *("--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "max", "--batches", "8"),
+        *("--streams", str(N_STREAMS)),
         *("--fault-share", "0.5", "--chunk", "10", "--labels", str(labels), "--json"),
     )
     assert result.exit_code == 0, result.output
@@ -65,8 +71,18 @@ def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(
     assert set(ends) == set(truth)
     assert len(truth) == told["batches"] == 8
     assert sum(row["label"] == "1" for row in truth.values()) == told["faulty"] == 4
-    assert len(partitions) == 4
+    assert len(partitions) == N_STREAMS
     assert all(len(of_key) == 1 for of_key in partitions.values())
+    assert {p for of_key in partitions.values() for p in of_key} == set(range(N_PARTITIONS)), "no worker is idle"
+
+
+def test_the_tour_and_the_compose_file_have_the_same_partitions_and_streams() -> None:
+    """Of four partitions, the keys of four fermenters use two: a second worker could get the two others."""
+    services = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))["services"]
+    create, feed = services["topics"]["command"], services["feed"]["command"]
+    assert int(create[create.index("--partitions") + 1]) == N_PARTITIONS
+    assert int(feed[feed.index("--streams") + 1]) == N_STREAMS
+    assert f"streamad run --workers {services['monitor']['deploy']['replicas']}" in TOUR
 
 
 def test_the_brokers_are_those_of_a_config_or_of_the_plant_in_the_working_directory(

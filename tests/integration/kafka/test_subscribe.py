@@ -18,7 +18,7 @@ from aiokafka.admin import RecordsToDelete
 from streamad import subscribe
 from streamad.errors import SourceError
 from streamad.messages import Alert, Attribution, Event, ModelRef, OutputRecord, Role, Verdict
-from streamad.runtime.subscribing import Messages
+from streamad.outputs.subscribing import Messages
 from streamad_connectors.kafka.writing.messages import encode
 from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, unique_name
 from tests.support.runtime.cli import streamad

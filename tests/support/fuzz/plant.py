@@ -41,7 +41,7 @@ CONFIG: dict[str, Any] = {
         "schedule": None,
         "min_training": 10,
         "first_training": 20,
-        "max_reserve": 60,
+        "max_training": 150,
     },
     "sinks": {
         role: f"out/{role}.jsonl"
@@ -199,7 +199,7 @@ def _write_training_state(folder: Path) -> None:
     registry = Registry(folder / "registry")
     request = TrainingRequest(reason="command", requested_us=START_S * 1_000_000, detail="by hand")
     failed = TrainingFailed(model="default", error="not enough sequences", request=request)
-    status = TrainingStatus(request=request, last=failed, last_started_us=1, last_ended_us=2)
+    status = TrainingStatus(request=request, last=failed, last_ended_us=2)
     training = registry.training_folder("default")
     training.mkdir(parents=True, exist_ok=True)
     (training / "status.json").write_bytes(msgspec.json.encode(status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,7 +18,9 @@ def us(**limits: Any) -> SequenceSettings:
     return SequenceSettings(**ticks)
 
 
-ROWS = st.sampled_from([(1.0, 2.0), (3.0, None), (None, 4.0), (None, None)])
+ROWS = st.sampled_from([(1.0, 2.0), (3.0, None), (None, 4.0), (None, None), (5.0, None), (None, 6.0)])
+HOLDS = st.sampled_from([{0: "x"}, {1: "y"}, {0: "x", 1: "y"}])
+"""Channels whose values hold."""
 
 
 @st.composite
@@ -33,6 +36,54 @@ def sequence_settings(draw: st.DrawFn, *, gap: bool = True, lateness: bool = Tru
         allowed_lateness=draw(st.integers(0, 10)) if lateness else 0,
         closed_memory=draw(st.one_of(st.none(), st.integers(0, 60))) if memory else None,
     )
+
+
+@st.composite
+def restarting_settings(draw: st.DrawFn) -> SequenceSettings:
+    """Draw settings under which a time below the one before begins a sequence."""
+    more = draw(st.sampled_from([(), (), ("marker",), ("change",), ("gap",), ("length",), ("change", "marker")]))
+    return us(
+        end=("restart", *more),
+        gap=draw(st.integers(3, 12)) if "gap" in more else None,
+        length=draw(st.integers(1, 5)) if "length" in more else None,
+        max_duration=draw(st.sampled_from([3, 10, 2_000_000])),
+        max_samples=draw(st.sampled_from([2, 5, 1_000])),
+        closed_memory=draw(st.one_of(st.none(), st.integers(0, 60))),
+    )
+
+
+@st.composite
+def restarting(
+    draw: st.DrawFn, *, streams: str = "rs", most: int = 20, farthest: int = 3_000_000, clock: str | None = None
+) -> list[Record]:
+    """Draw records with relative times, which count on, stand still, begin anew or, up to ``farthest``, jump ahead.
+
+    An end mark belongs to the last sample of its record. Without record times there is one stream.
+    """
+    clock = clock or draw(st.sampled_from(["none", "constant", "rising"]))
+    names = streams[:1] if clock == "none" else streams
+    ids = draw(st.sampled_from([[None], [None], ["A"], ["A", "B", None]]))
+    step = st.sampled_from([1, 1, 1, 2, 3, 0, -1, -4, None, *([farthest] if farthest > 3 else [])])
+    record = st.tuples(
+        st.sampled_from(names),
+        st.sampled_from(ids),
+        st.lists(step, min_size=1, max_size=4),
+        st.sampled_from([False, False, False, True]),
+        st.sampled_from([0, 1, 5, 30]),
+    )
+    last = dict.fromkeys(names, 0)
+    records, record_us, number = [], 60, 0
+    for stream, key, steps, end, lag in draw(st.lists(record, min_size=1, max_size=most)):
+        times, rows = [], []
+        for forward in steps:
+            last[stream] = 0 if forward is None else max(0, last[stream] + forward)
+            times.append(last[stream])
+            number += 1
+            rows.append((float(number), draw(st.sampled_from([None, 1.0]))))
+        record_us += lag if clock == "rising" else 0
+        own_us = None if clock == "none" else record_us
+        records.append(Record(stream, key, tuple(times), tuple(rows), end, own_us))
+    return records
 
 
 WRONG = st.sampled_from([-50, -20, 30, 90, 200])
@@ -81,6 +132,19 @@ def arrivals(
             )
         )
     return records
+
+
+@st.composite
+def together(draw: st.DrawFn, arriving: st.SearchStrategy[list[Record]], *, most: int = 4) -> list[list[Record]]:
+    """Draw records of up to ``most`` blocks: messages that follow each other and have the same record time."""
+    found: list[list[Record]] = []
+    for record in draw(arriving):
+        last = found[-1] if found else []
+        if last and len(last) < most and last[0].record_us == record.record_us and draw(st.booleans()):
+            found[-1] = [*last, replace(record, first=last[-1].first + len(last[-1].times))]
+        else:
+            found.append([record])
+    return found
 
 
 @st.composite

@@ -37,6 +37,8 @@ from aiokafka.errors import NodeNotReadyError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest
 from aiokafka.structs import RecordMetadata
 
+from streamad.system.locks import lock_open_file
+
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "kafka"
 START_S = 60.0
 STOP_S = 30.0
@@ -221,14 +223,28 @@ def _kill_all() -> None:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports on which nothing listens now."""
+    """Return ports on which nothing listens now; no other test process gets them while this one lives.
+
+    A broker takes seconds to listen: without the locks two that start at the same time could be given one port.
+    """
     ports: list[int] = []
     while len(ports) < n:
         port = PORTS.start + secrets.randbelow(len(PORTS))
-        with socket.socket() as trial, contextlib.suppress(OSError):
-            trial.bind(("127.0.0.1", port))
-            ports.append(port)
+        if _is_ours(port):
+            with socket.socket() as trial, contextlib.suppress(OSError):
+                trial.bind(("127.0.0.1", port))
+                ports.append(port)
     return ports
+
+
+def _is_ours(port: int) -> bool:
+    folder = Path(tempfile.gettempdir(), "streamad-test-ports")
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    if lock_open_file(descriptor):
+        return True  # until this process ends
+    os.close(descriptor)
+    return False
 
 
 def _answers(port: int) -> bool:

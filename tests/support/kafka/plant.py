@@ -39,7 +39,14 @@ from streamad_connectors.kafka.reading.reader import to_records
 from tests.support.kafka.broker import Message, create_topics, read, read_committed, unique_name
 from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.workers import ForkServer, Worker, spawn
-from tests.support.runtime.pipeline import CHANNELS, L, line, messy_recordings
+from tests.support.runtime.pipeline import (
+    CHANNELS,
+    IN_LISTS,
+    L,
+    in_forms,
+    line,
+    messy_recordings,
+)
 
 ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late")
 _LAST_ROLES: tuple[Role, ...] = ("verdicts", "attributions")
@@ -62,21 +69,32 @@ class Traffic:
 
 
 def traffic(
-    seed: int, *, partitions: int, streams: int, sequences: int, start_ms: int | None = None, step_ms: int = STEP_MS
+    seed: int,
+    *,
+    partitions: int,
+    streams: int,
+    sequences: int,
+    start_ms: int | None = None,
+    step_ms: int = STEP_MS,
+    holds: bool = False,
+    lists: bool = False,
+    states: bool = False,
 ) -> Traffic:
     """Interleaved streams of messy sequences (order lost, late, closed, unreadable, open at their boundaries).
 
     Record times advance by ``step_ms`` a message; a last message per partition, a minute later, ends what is waiting
     for late-comers, so that live run and replay decide all by the records' times. A live run that waits for records for
-    long decides otherwise: the wall clock's silence then counts, as it should.
+    long decides otherwise: the wall clock's silence then counts, as it should. ``holds``: by exception (``HOLDING``).
+    ``lists``: as lists of samples (``IN_LISTS``).
+    ``states``: with states in place of ids (``WHILE``).
     """
     rng = random.Random(seed)
     lanes = []
     for partition in range(partitions):
         names = [f"s{partition}-{i}" for i in range(streams // partitions)]
-        lanes.append(
-            [(partition, text) for text in messy_recordings(rng.randrange(1 << 30), streams=names, sequences=sequences)]
-        )
+        texts = messy_recordings(rng.randrange(1 << 30), streams=names, sequences=sequences)
+        texts = in_forms(texts, seed, holds=holds, lists=lists, states=states)
+        lanes.append([(partition, text) for text in texts])
     merged: list[tuple[int, bytes]] = []
     while any(lanes):
         lane = rng.choice([lane for lane in lanes if lane])
@@ -89,9 +107,11 @@ def traffic(
     end_ms = start_ms + step_ms * len(merged) + 60_000
     for partition in range(partitions):
         last = line(f"tick-{partition}", f"tick-{partition}-{seed}", [1e6, 1e6 + 1], end=True)
+        [last] = in_forms([last], seed, lists=lists, states=states)
         messages.append(Message(last, key=b"tick", partition=partition, timestamp_ms=end_ms))
     for partition in range(partitions):
         last = line(f"{_LAST}{partition}", f"{_LAST}{partition}-{seed}", [1e6, 1e6 + 1], end=True)
+        [last] = in_forms([last], seed, lists=lists, states=states)
         messages.append(Message(last, key=b"tock", partition=partition, timestamp_ms=end_ms + 60_000))
     return Traffic(messages)
 
@@ -210,7 +230,8 @@ class KafkaPlant:
         partitions: int = 4,
         options: Mapping[str, Any] | None = None,
         preload: Sequence[str] = (),
-        **sections: Mapping[str, Any],
+        with_events: bool = False,
+        **sections: Mapping[str, Any] | Sequence[Any],
     ) -> None:
         self.folder = folder
         self.bootstrap = bootstrap
@@ -228,6 +249,7 @@ class KafkaPlant:
             **(options or {}),
         }
         self.sections = sections
+        self._with_events = with_events
         self._forks = ForkServer(*preload)
         self._flows: list[Flow] = []
 
@@ -240,6 +262,20 @@ class KafkaPlant:
         """The name of the progress topic."""
         return f"{self.group}.{self.topic}.progress"
 
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return (*ROLES, "events") if self._with_events else ROLES
+
+    @property
+    def events(self) -> str:
+        """The name of the topic of events."""
+        return self.output("events")
+
+    @property
+    def claims(self) -> str:
+        """The name of the topic of claims."""
+        return f"{self.group}.claims"
+
     def output(self, role: Role) -> str:
         return f"{self.name}.{role.replace('_', '-')}"
 
@@ -251,11 +287,11 @@ class KafkaPlant:
             "sequences": {"end": ["marker", "change"], "allowed_lateness": "20s"},
             "window": {"length": L, "min_samples": 1},
             "model": {"recordings": "normal", "detector": "mean_square", "folds": 2, "device": "cpu"},
-            "sinks": {role: f"kafka:///{self.output(role)}" for role in ROLES},
+            "sinks": {role: f"kafka:///{self.output(role)}" for role in self.roles},
             "run": {"commit_interval": "100ms", "batch_wait": "5ms", "batch_windows": 8, "stop_timeout": "5s"},
         }
         for name, section in self.sections.items():
-            content[name] = {**content.get(name, {}), **section}
+            content[name] = {**content.get(name, {}), **section} if isinstance(section, Mapping) else list(section)
         self.config.write_text(yaml.safe_dump(content))
 
     async def create(self) -> None:
@@ -264,17 +300,23 @@ class KafkaPlant:
         self.write_config()
         rng = random.Random(0)
         (self.folder / "normal").mkdir()
+        forms = {
+            "lists": self.sections.get("decode") == IN_LISTS,
+            "states": "while" in self.sections.get("sequences", {}),
+        }
         with (self.folder / "normal" / "all.jsonl").open("wb") as file:
             for i in range(60):
                 times = [10.0 * i + j for j in range(6)]
-                file.write(line("n", f"n-{i}", times, rng.uniform(0.7, 1.3), end=True) + b"\n")
+                quiet = line("n", f"n-{i}", times, rng.uniform(0.7, 1.3), end=True)
+                file.write(in_forms([quiet], 0, **forms)[0] + b"\n")
         await self._train()
         keep = {"retention.ms": "-1"}
         await create_topics(
             self.bootstrap,
             {self.topic: NewTopic(self.topic, self.partitions, 1, topic_configs=keep)}
             | {self.progress: NewTopic(self.progress, self.partitions, 1, topic_configs={"cleanup.policy": "compact"})}
-            | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in ROLES},
+            | {self.claims: NewTopic(self.claims, 1, 1, topic_configs={"cleanup.policy": "compact"})}
+            | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in self.roles},
         )
 
     async def _train(self) -> None:
@@ -353,6 +395,11 @@ class KafkaPlant:
         records = await read_committed(self.bootstrap, self.output(role))
         messages = [_plain(json.loads(record.value or b"null")) for record in records]
         return [message for message in messages if not _is_last(message)]
+
+    async def committed(self, role: Role) -> list[dict[str, Any]]:
+        """Return all committed messages of ``role``, also those that come of the last message of ``traffic``."""
+        records = await read_committed(self.bootstrap, self.output(role))
+        return [json.loads(record.value or b"null") for record in records]
 
     async def sent_s(self, role: Role) -> list[tuple[str, float]]:
         """Return the alert_id of each committed message of ``role`` that has one, and when it was sent (Unix seconds).

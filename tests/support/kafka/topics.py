@@ -27,6 +27,7 @@ class TopicsPlant:
         self.inputs = [f"{self.name}.in{i}" for i in range(n_inputs)]
         self.group = f"streamad.{self.name}"
         self.progress = [f"{self.group}.{topic}.progress" for topic in self.inputs]
+        self.claims = f"{self.group}.claims"
         self.rest = f"{bootstrap}/{','.join(self.inputs)}"
         self.options = KafkaSourceOptions.model_validate({"request_timeout": "5s", **options})
         self.context = ConnectorContext(

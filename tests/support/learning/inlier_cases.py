@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from streamad.judge.verdicts import alert_id
+from streamad.learn.store.bounds import bounds_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
 from streamad.messages import SHARES, Share, Verdict
@@ -72,18 +74,22 @@ def store_of(
     channels: tuple[ChannelSpec, ...] = CHANNELS,
     window: WindowSettings = WINDOW,
     clock: Clock | None = None,
-    **learning: Any,
+    limits: Mapping[Share, int] | None = None,
+    max_age: str = "90d",
+    opens: bool = True,
 ) -> InlierStore:
-    """A learner's store in ``base``, opened; its clock stands late enough that no sequence is of the future."""
+    """A learner's store in ``base``, opened unless ``opens`` is false; no sequence is of the future by its clock."""
+    bounds = bounds_of(LearningSettings.model_validate({"max_age": max_age}))
     store = InlierStore(
         base / "inliers.sqlite3",
         model,
         channels=channels,
         window=window,
-        settings=LearningSettings(**{"min_training": 10, **learning}),
+        bounds={share: replace(one, limit=(limits or {}).get(share, one.limit)) for share, one in bounds.items()},
         clock=clock or ManualClock(START_US + 400 * DAY_US),
     )
-    store.open()
+    if opens:
+        store.open()
     return store
 
 

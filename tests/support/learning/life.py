@@ -15,6 +15,7 @@ from streamad.learn.registry.manifest import LearningRecord, Manifest, Promotion
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, StoredSequence, TrainingReason, TrainingRequest
+from streamad.learn.trainer.challenge import Workshop
 from streamad.learn.trainer.results import TrainingOutcome
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import FitProgress
@@ -116,17 +117,17 @@ class Life:
         progress: FitProgress | None = None,
         **more: Any,
     ) -> TrainingOutcome:
-        return Retraining(
-            store=self.open_store(),
+        workshop = Workshop(
             detector=detector or self.detector,
             settings=more.pop("settings", self.settings),
             model=MODEL,
             registry=self.registry,
             clock=FixedClock(),
-            request=TrainingRequest(reason=reason, requested_us=NOW_US, since_us=since_us),
+            prove=more.pop("prove", taken_as_proved),
             progress=progress,
-            **{"prove": taken_as_proved, **more},
-        ).run()
+        )
+        request = TrainingRequest(reason=reason, requested_us=NOW_US, since_us=since_us)
+        return Retraining(store=self.open_store(), workshop=workshop, request=request, **more).run()
 
     def manifest(self, version: str) -> Manifest:
         return self.registry.manifest(MODEL, version)

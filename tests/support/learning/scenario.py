@@ -28,9 +28,7 @@ LEARNING: dict[str, Any] = {
     "reserve": 0.4,
     "schedule": None,
     "min_interval": 0,
-    "max_accepted": 90,
-    "max_reserve": 60,
-    "max_aside": 40,
+    "max_training": 150,
     "promotion": {"min_comparison": 5},
     "drift": {"min_sequences": 40, "changed_over": 20},
 }

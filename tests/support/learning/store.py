@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from streamad.judge.bank import Batchers
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers
 from streamad.learn.parts import registry_of, store_for, versions_of
 from streamad.learn.process.service import PlantLearner
 from streamad.learn.process.state import state_file
@@ -24,8 +23,9 @@ from streamad.learn.serving.serving import Serving
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import Event, Role, Share, Verdict
+from streamad.outputs.reader import Received
 from streamad.plant import Plant
-from streamad.ports import Clock, Source, StoredMessage
+from streamad.ports import Clock, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
@@ -127,9 +127,9 @@ class Committed(ListSink):
         super().__init__()
         self.n_taken = 0
 
-    def new(self) -> list[StoredMessage]:
+    def new(self) -> list[Received[Any]]:
         """Return what was committed and not taken."""
-        return [StoredMessage(msgspec.json.encode(each.message), "windows") for each in self.records[self.n_taken :]]
+        return [Received(each.message, "windows") for each in self.records[self.n_taken :]]
 
 
 @dataclass
@@ -226,7 +226,8 @@ async def learning_run(
 
     async def end() -> None:
         await task
-        learning.cancel()
+        async with run.turn:  # a turn that is cut would store windows that nothing counts
+            learning.cancel()
         await asyncio.gather(learning, return_exceptions=True)
         await run_end()
 

@@ -15,6 +15,7 @@ from streamad.learn.process.service import PlantLearner
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence, TrainingRequest
+from streamad.learn.trainer.challenge import Workshop
 from streamad.learn.trainer.retrain import Retraining
 from streamad.messages import Share
 from streamad.system.clock import SystemClock
@@ -113,17 +114,16 @@ def registry_at(config: Path) -> Registry:
 def train(config: Path) -> str | None:
     """Do here what ``streamad models retrain`` does in a process of its own."""
     plant = load_plant(config)
-    outcome = Retraining(
-        store=store_of(config),
+    workshop = Workshop(
         detector=detector_for(plant),
         settings=plant.settings,
         model="default",
         registry=registry_at(config),
         clock=plant.clock,
-        request=TrainingRequest(reason="command", requested_us=plant.clock.now_us()),
         prove=taken_as_proved,
-    ).run()
-    return outcome.version
+    )
+    request = TrainingRequest(reason="command", requested_us=plant.clock.now_us())
+    return Retraining(store=store_of(config), workshop=workshop, request=request).run().version
 
 
 def another(config: Path) -> str:

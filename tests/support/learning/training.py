@@ -35,9 +35,9 @@ from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import LearningCounters
 from streamad.types import Window
 from tests.support.forks import fork_server_context
+from tests.support.kafka.child import PLUGINS  # importing it makes the detector known, also to a learner of its own
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
 
-PLUGINS = Path(__file__).parents[1] / "plugins"
 MODEL = "default"
 END_S = 180.0  # a training has only the time that nobody else wants
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "7"}
@@ -136,7 +136,8 @@ class TrainingPlant:
             counters=LearningCounters(),
             turns=turns or asyncio.Semaphore(1),
         )
-        trainings._child = Child(plant, MODEL, grace_s=grace_s, command=command)  # noqa: SLF001 - at the tests' priority
+        trainings._child = Child(plant, MODEL, command=command)  # noqa: SLF001 - at the tests' priority
+        trainings._grace_s = grace_s  # noqa: SLF001
         record = trainings.ended
 
         def ended(result: TrainingResult) -> None:

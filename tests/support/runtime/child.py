@@ -12,6 +12,8 @@ from typing import TypeAlias
 from pydantic import BaseModel
 
 from streamad.commands.shared.console import stop_on_signals
+from streamad.ingest.table.reading import read_table
+from streamad.ingest.table.rows import BatchTable
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.plugins import ConnectorContext
 from streamad.ports import Source
@@ -29,9 +31,13 @@ from tests.support.runtime.pipeline import ROLES, explainer_of, model_of, settin
 SETTINGS = settings_of(
     sequences={"allowed_lateness": "3s"}, run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4}
 )
+BY_TABLE = settings_of(
+    sequences={"end": ["table"], "table": "batches.csv", "allowed_lateness": "3s"},
+    run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4},
+)
 # Silence counts as an outage at once, so that no sequence ends by the wall clock.
 FOLLOWING = settings_of(
-    sequences={"allowed_lateness": "3s"},
+    sequences={"allowed_lateness": "3s", "max_late": 0.5, "max_merged": 0.5},  # most of the messy sequences are judged
     run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "outage_after": "1us"},
 )
 
@@ -79,6 +85,13 @@ def _model(folder: Path, backend: str | None) -> ModelInService:
     return model_of(make.load(folder, device=cpu) if backend == "torchscript" else make.load_by(backend, folder))
 
 
+def monitor_by_table(folder: Path, step_s: float = 0.002) -> None:
+    """Run from what the disk holds to the end of ``folder``/recordings, cut by ``folder``/batches.csv."""
+    context = ConnectorContext(BY_TABLE.channel_specs, SystemClock(), folder)
+    source = SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s)
+    asyncio.run(_run(folder, source, BY_TABLE, table=read_table(BY_TABLE, folder)))
+
+
 def follow(folder: Path) -> None:
     """Run from what the disk holds, and go on with ``folder``/in/app.jsonl until a SIGTERM."""
     context = ConnectorContext(FOLLOWING.channel_specs, SystemClock(), folder)
@@ -101,6 +114,7 @@ async def _run(
     check_cursors: Callable[[Mapping[str, str | None]], None] | None = None,
     *,
     make_model: MakeModel = model_of,
+    table: BatchTable | None = None,
 ) -> None:
     clock = SystemClock()
     context = ConnectorContext(settings.channel_specs, clock, folder)
@@ -117,6 +131,7 @@ async def _run(
         explainer=explainer_of(settings, clock, make_model()),  # a scorer takes one call at a time
         with_verdicts=True,
         with_windows=True,
+        table=table,
     )
     with stop_on_signals(pipeline.request_stop):
         await pipeline.run()

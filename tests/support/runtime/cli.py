@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,11 +95,22 @@ def until_line(process: subprocess.Popen[str], text: str) -> None:
     assert any(text in line for line in process.stderr), f"it ended without a line that contains {text!r}"
 
 
+NEAREST: dict[str, Any] = {"detector": "nearest", "options": {}, "references": []}
+"""A section ``model`` for tests of what no detector does."""
+
+
 class CliPlant:
     """A folder with plant.yaml, recordings/ (streams r1 and r2) and labels.csv; commands run inside this process."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        model: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = folder
+        self._model = model or {}
         self._capsys = capsys
         self._monkeypatch = monkeypatch
 
@@ -119,6 +130,7 @@ class CliPlant:
                 "options": OPTIONS,
                 "folds": 2,
                 "device": "cpu",
+                **self._model,
             },
             "alerts": {"false_alarm_rate": 0.3},
             "sinks": {

@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from streamad.ingest.table.rows import BatchTable
 from streamad.judge.attribution import Reference
+from streamad.judge.bank import Batchers
 from streamad.judge.calibration import Calibration
 from streamad.judge.explainer import Explainer
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import Attribution, Event, ModelRef, Role, Verdict
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
+from streamad.system.output_files import output_files
 from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ManualClock
 from streamad.types import FloatArray, IntArray, Record
@@ -133,6 +136,7 @@ async def run_pipeline(
     with_windows: bool = True,
     explains: bool = True,
     explainer: Explainer | None = None,
+    table: BatchTable | None = None,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
 ) -> Run:
     """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it."""
@@ -162,6 +166,7 @@ async def run_pipeline(
         on_judged=on_judged,
         on_explained=explained.append,
         events=EventLog(settings.name, clock, events.append),
+        table=table,
     )
     run = Run(pipeline, sinks, judged, latencies_us, events, explained)
     task = asyncio.create_task(pipeline.run())
@@ -193,7 +198,8 @@ def outputs(folder: Path) -> dict[str, list[str]]:
     """Everything that was written, in the order of its streams, without what depends on the wall clock."""
     result = {}
     for role in ROLES:
-        lines = [json.loads(text) for text in (folder / "out" / f"{role}.jsonl").read_text().splitlines()]
+        files = output_files(folder / "out" / f"{role}.jsonl")
+        lines = [json.loads(text) for file in files for text in file.path.read_text().splitlines()]
         for message in lines:
             del message["created_at"]
         # Partitions may interleave otherwise; a stream's messages may not. The sort is stable.
@@ -264,6 +270,92 @@ def routed(messages: Sequence[bytes], seed: int) -> list[bytes]:
             content["recipe"] = rng.choice("ABC") if rng.random() < 0.1 else recipe
         found.append(json.dumps(content).encode())
     return found
+
+
+HOLDING = [{"name": name, "fill": "hold" if name != CHANNELS[0] else "linear"} for name in CHANNELS]
+"""The channels of a plant that reports all but the first one by exception."""
+
+
+def by_exception(messages: Sequence[bytes], seed: int) -> list[bytes]:
+    """``messages`` with most readings left out of all channels but the first one, as where values hold."""
+    rng = random.Random(seed)
+    found = []
+    for message in messages:
+        try:
+            content = json.loads(message)
+            rows = content["values"]
+        except (ValueError, KeyError):
+            found.append(message)
+            continue
+        content["values"] = [[row[0], *(None if rng.random() < 0.7 else value for value in row[1:])] for row in rows]
+        found.append(json.dumps(content).encode())
+    return found
+
+
+IN_LISTS = {"fields": {"each": "list"}}
+"""``decode`` of a plant whose messages are lists of samples."""
+
+
+def in_lists(messages: Sequence[bytes], seed: int) -> list[bytes]:
+    """``messages`` as lists of their samples, up to four of them together; what is no JSON stays as it is."""
+    rng = random.Random(seed)
+    found: list[bytes] = []
+    elements: list[Any] = []
+    for message in (*messages, b""):
+        try:
+            content = json.loads(message)
+        except ValueError:
+            content = None
+        if elements and (content is None or rng.random() < 0.4):
+            found.append(json.dumps({"gateway": "g1", "list": elements}).encode())
+            elements = []
+        if content is not None:
+            elements += _samples_of(content)
+        elif message:
+            found.append(message)
+    return found
+
+
+def _samples_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    if "times" not in content:
+        return [content]
+    ids = {name: content[name] for name in ("stream", "sequence", "state") if name in content}
+    rows = zip(content["times"], content["values"], strict=True)
+    samples = [{**ids, "time": time, "values": dict(zip(CHANNELS, row, strict=True))} for time, row in rows]
+    samples[-1]["end"] = content.get("end", False)
+    return samples
+
+
+WHILE = {"while": {"field": "state", "in": ["RUN"]}}
+"""Of the section ``sequences`` of a plant whose machines say whether they run."""
+
+
+def by_state(messages: Sequence[bytes]) -> list[bytes]:
+    """``messages`` without ids, with the state RUN, and one of the state IDLE where the id of a stream changes."""
+    found: list[bytes] = []
+    last: dict[str, str] = {}
+    for message in messages:
+        try:
+            content = json.loads(message)
+            stream, key, time_s = content["stream"], content.pop("sequence"), min(content["times"])
+        except (ValueError, KeyError, TypeError):
+            found.append(message)
+            continue
+        if last.setdefault(stream, key) != key:
+            idle = {**content, "times": [time_s - 0.5], "values": content["values"][:1], "end": False, "state": "IDLE"}
+            found.append(json.dumps(idle).encode())
+            last[stream] = key
+        found.append(json.dumps({**content, "state": "RUN"}).encode())
+    return found
+
+
+def in_forms(
+    messages: Sequence[bytes], seed: int, *, holds: bool = False, lists: bool = False, states: bool = False
+) -> list[bytes]:
+    """``messages`` as those of plants with ``HOLDING``, ``IN_LISTS`` and ``WHILE``, or some of them."""
+    found = by_exception(messages, seed) if holds else list(messages)
+    found = by_state(found) if states else found
+    return in_lists(found, seed) if lists else found
 
 
 def _lane(rng: random.Random, stream: str, sequences: int) -> list[bytes]:

@@ -36,9 +36,8 @@ async def run_recordings(
     """
     settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
     clock = clock or TickingClock(0.001)
-    ids_from_files = settings.decode.sequence_from == "file"
     context = ConnectorContext(
-        settings.channel_specs, clock, folder, ids_from_files=ids_from_files, times=times_for(settings)
+        settings.channel_specs, clock, folder, sequence_from=settings.decode.sequence_from, times=times_for(settings)
     )
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     source = connect_source(url, options, context)

@@ -15,9 +15,9 @@ from streamad.plant import Plant
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 from streamad.web.access import Access, Level, Person, known_hosts
-from streamad.web.app import Site, application
-from streamad.web.content import Content
+from streamad.web.app import application
 from streamad.web.http.changes import Changes
+from streamad.web.site import Site
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
@@ -73,8 +73,15 @@ class PageUnderTest:
             machines={"m" * 24: Person("robot", Level.VIEWER)},
             proxy=web.auth.proxy,
         )
-        content = Content(self.plant, self.view, lambda: self.troubles, self.workers)
-        self.application = application(Site(self.plant, self.view, self.access, self.changes, content), _no_lifespan)
+        site = Site(
+            self.plant,
+            self.view,
+            self.workers,
+            troubles=lambda: self.troubles,
+            access=self.access,
+            changes=self.changes,
+        )
+        self.application = application(site, _no_lifespan)
 
     def stranger(self, address: str = "127.0.0.1", **headers: str) -> TestClient:
         """Return a client without a cookie."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.quality.attribution import KINDS, injected, overlap, pooled
-from streamad.judge.attribution import Explanation
-from streamad.judge.explanations.segments import Segment
+from streamad.judge.attribution import Explanation, Segment
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,6 +24,7 @@ from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.batch import Recipe
 from streamad.simulation.faults import FAULTS
 from streamad.types import Record
+from tests.support.ingest.decoded import block_in
 
 SCRIPT = CONFIG.parents[1] / "life_of_a_plant.py"
 MONITORS = ("streamad", "frozen", "naive")
@@ -102,7 +103,7 @@ def test_messages_are_whole_batches_of_the_config_s_channels(batches: list[Batch
     settings = load_settings(CONFIG)
     decoder = Decoder(settings.decode, settings.channels)
     for batch in batches:
-        block = decoder.decode(Record(batch.number, batch.message), batch.end_us)
+        block = block_in(decoder, Record(batch.number, batch.message), batch.end_us)
         assert block is not None
         assert block.end
         assert block.values.shape[1] == len(settings.channels)

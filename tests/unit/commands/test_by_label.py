@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from streamad.commands.shared.console import VisibleConsole
-from streamad.commands.shared.figures.by_label import print_by_label
+from streamad.commands.shared.figures.report import print_by_label
 from streamad.judge.evaluation import Evaluation, evaluate
 
 
@@ -26,7 +26,7 @@ def of(*counts: tuple[str, int, int], normal: tuple[str, ...] = ("0",), lost: bo
 def said(monkeypatch: pytest.MonkeyPatch, evaluation: Evaluation, n_models: int = 1, width: int = 80) -> list[str]:
     """The lines on a terminal, without the spaces at their ends."""
     console = VisibleConsole(file=StringIO(), force_terminal=True, color_system=None, width=width, soft_wrap=True)
-    for module in ("console", "figures.by_label"):
+    for module in ("console", "figures.report"):
         monkeypatch.setattr(f"streamad.commands.shared.{module}.out", console)
     print_by_label(evaluation, n_models)
     assert isinstance(console.file, StringIO)

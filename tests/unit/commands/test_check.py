@@ -88,13 +88,31 @@ def test_the_options_of_the_source_are_listed_only_on_request(tmp_path: Path) ->
 
 
 def test_feedback_is_checked_like_a_sink(tmp_path: Path) -> None:
-    good_place = {"feedback": "desk/feedback.jsonl"}
-    result = check(plant(tmp_path, learning=good_place))
+    result = check(plant(tmp_path, marks="desk/feedback.jsonl"))
     assert result.exit_code == 0
-    assert f"learning.feedback    {tmp_path / 'desk/feedback.jsonl'} (not there yet)" in result.stdout
+    assert f"marks                {tmp_path / 'desk/feedback.jsonl'} (not there yet)" in result.stdout
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk/feedback.jsonl").touch()
-    assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_place)).stdout
+    assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, marks="desk/feedback.jsonl")).stdout
+
+
+def test_the_former_key_of_the_place_of_marks_works_and_the_new_line_is_said(tmp_path: Path) -> None:
+    result = check(plant(tmp_path, learning={"feedback": "desk/feedback.jsonl"}))
+    assert result.exit_code == 0
+    assert f"marks                {tmp_path / 'desk/feedback.jsonl'} (not there yet)" in result.stdout
+    assert "learning.feedback    is called marks now; it is read as before" in result.stdout
+    assert "-> write marks: desk/feedback.jsonl at the top level, and leave this key out" in result.stdout
+
+
+def test_a_default_place_of_marks_that_a_pattern_reads_is_a_warning_where_nothing_needs_it(tmp_path: Path) -> None:
+    """A run without learning neither reads nor writes there."""
+    read_back = {"source": {"url": "*.jsonl"}}
+    (tmp_path / "day.jsonl").write_text("".join(json.dumps(message) + "\n" for message in good()))
+    outcome, name, text = the_one(plant(tmp_path, **read_back))
+    assert (outcome, name) == ("warning", "marks")
+    assert "marks.jsonl would be read as recordings (source.url: *.jsonl)" in text
+    found = findings(plant(tmp_path, marks="marks.jsonl", **read_back))
+    assert [(one["outcome"], one["check"]) for one in found] == [("failed", "marks")]
 
 
 def test_a_place_for_the_learners_events_that_cannot_be_written_is_a_finding(tmp_path: Path) -> None:
@@ -118,7 +136,7 @@ def test_a_place_for_the_learners_events_that_cannot_be_written_is_a_finding(tmp
 def test_a_place_of_feedback_that_cannot_be_used_is_a_finding(tmp_path: Path, place: str, problem: str) -> None:
     """All of them were ok to check, and refused by all else."""
     os.mkfifo(tmp_path / "fifo")
-    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": place}))
+    outcome, name, text = the_one(plant(tmp_path, marks=place))
     assert (outcome, name) == FEEDBACK
     assert problem in text
 
@@ -150,14 +168,23 @@ def flat() -> list[dict[str, Any]]:
     return [{"stream": "r1", "sequence": "a", "time": 1_772_000_000 + i, "TI-1": 1.0} for i in range(9)]
 
 
+def test_marks_at_their_former_place_are_named_with_the_line_that_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "inliers.marks.jsonl").write_text("")
+    found = findings(plant(tmp_path, learning={}))
+    assert ("warning", "marks") in {(each["outcome"], each["check"]) for each in found}
+    named = findings(plant(tmp_path, learning={}, marks="inliers.marks.jsonl"))
+    assert ("warning", "marks") not in {(each["outcome"], each["check"]) for each in named}
+
+
 def stored_in(folder: str) -> dict[str, Any]:
     """Return sections of a plant with a store in ``folder``, and the files that lie beside it by default elsewhere."""
     sinks = {"alerts": "out/alerts.jsonl", "windows": "out/windows.jsonl"}
-    return {"learning": {"store": folder, "feedback": "out/marks.jsonl"}, "sinks": sinks}
+    return {"learning": {"store": folder}, "marks": "out/marks.jsonl", "sinks": sinks}
 
 
 SOURCE, SEQUENCES, ALERTS = ("failed", "source"), ("warning", "sequences"), ("failed", "sinks.alerts")
-STORE, FEEDBACK = ("failed", "learning.store"), ("failed", "learning.feedback")
+STORE, FEEDBACK = ("failed", "learning.store"), ("failed", "marks")
+ANY_LOSS = {"sequences": {"max_late": 1}}
 BY_CHANGE = {"sequences": {"end": ["change"]}, "window": {"length": 64}}
 ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
 
@@ -173,9 +200,9 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (flat(), {"decode": {"fields": {"values": None}}}, SOURCE, "field"),
         (None, {"model": {"recordings": "empty.jsonl"}}, ("failed", "model.recordings"), "check model.recordings"),
         (changed(sequence=None), BY_CHANGE, SEQUENCES, "no message names a sequence"),
-        (swapped(), {}, SEQUENCES, "2 of 50 samples came too late"),
-        (swapped(), {}, SEQUENCES, "2 s behind"),
-        (stepped_back(200_000), {}, SEQUENCES, "some lie 2 days, 7:33:20 (h:mm:ss) behind"),
+        (swapped(), ANY_LOSS, SEQUENCES, "2 of 50 samples came too late"),
+        (swapped(), ANY_LOSS, SEQUENCES, "2 s behind"),
+        (stepped_back(200_000), ANY_LOSS, SEQUENCES, "some lie 2 days, 7:33:20 (h:mm:ss) behind"),
         (None, {"sinks": ONE_FILE}, ("failed", "sinks.verdicts"), "sinks.alerts"),
         (None, {"source": {"url": "in/day.jsonl"}, "sinks": {"alerts": "in/day.jsonl"}}, ALERTS, "recordings"),
         (None, {"sinks": {"alerts": "in"}}, ALERTS, "a folder"),
@@ -183,9 +210,9 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"run": {"checkpoint": None}}, ("warning", "checkpoint"), ""),
         (None, {"learning": {"store": "empty.jsonl"}}, STORE, "is a file"),
         (None, stored_in("empty.jsonl/inliers"), STORE, "needs a folder there"),
-        (None, {"learning": {"feedback": "out/alerts.jsonl"}}, FEEDBACK, "is also the file of sinks.alerts"),
-        (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
-        (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
+        (None, {"marks": "out/alerts.jsonl"}, FEEDBACK, "is also the file of sinks.alerts"),
+        (None, {"marks": "in"}, FEEDBACK, "is a folder"),
+        (None, {"marks": "x/../plant.yaml"}, FEEDBACK, "is the config itself"),
         (None, {"sinks": {"alerts": "plant.yaml"}}, ALERTS, "is the config itself"),
         (None, {"sinks": {"alerts": "hard.yaml"}}, ALERTS, "is the config itself"),
         (None, {"sinks": {"alerts": "registry/alerts.jsonl"}}, ALERTS, "lies in the folder of model.registry"),
@@ -194,8 +221,8 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"model": {"registry": "."}}, ("failed", "model.registry"), "holds the config"),
         (None, stored_in("registry/default"), STORE, "lies in the folder of model.registry"),
         (None, {"learning": {"store": "checkpoint"}}, STORE, "also the folder of run.checkpoint"),
-        (None, {"learning": {"feedback": "checkpoint/desk.jsonl"}}, FEEDBACK, "in the folder of run.checkpoint"),
-        (None, {"learning": {"feedback": "stdout:"}}, FEEDBACK, "no subscription 'stdout'"),
+        (None, {"marks": "checkpoint/desk.jsonl"}, FEEDBACK, "in the folder of run.checkpoint"),
+        (None, {"marks": "stdout:"}, FEEDBACK, "no subscription 'stdout'"),
     ],
 )
 def test_what_is_wrong_with_a_plant_is_one_finding(
@@ -282,6 +309,103 @@ def test_samples_of_sequences_that_had_ended_are_not_for_a_larger_lateness(tmp_p
     (found,) = [f for f in findings(config) if "came too late" in f["message"]]
     assert "their sequence had ended" in found["advice"]
     assert "allowed_lateness" not in found["advice"]
+
+
+def passes(config: Path) -> list[str]:
+    return [each["message"] for each in json.loads(check(config, "--json").stdout)["checks"] if each["outcome"] == "ok"]
+
+
+@pytest.mark.parametrize(("n", "is_much"), [(0, None), (2, False), (3, True)])
+def test_values_that_others_of_their_time_replace_are_counted_and_above_5_percent_a_warning(
+    tmp_path: Path, n: int, is_much: bool | None
+) -> None:
+    messages = [{**each, "end": False} for each in good()]
+    doubled = [{**each, "values": {"temp_c": 1.0}} for each in messages[9 : 10 * n : 10]]
+    doubled += messages[1:2]  # an equal copy
+    messages = sorted([*messages, *doubled], key=lambda each: each["time"])
+    config = plant(tmp_path, messages, sequences={"end": ["change"], "max_merged": 1})
+    said = f"{n} of {51 + n} samples are displaced by another value of their channel and time"
+    if is_much:
+        (found,) = [each for each in findings(config) if "displaced" in each["message"]]
+        assert found["message"] == f"{said}, and are lost"
+        assert "decode.fields.time" in found["advice"]
+        assert "sequences.end: [restart]" in found["advice"]
+    else:
+        assert findings(config) == []
+        assert [each for each in passes(config) if "displaced" in each] == [said] * (is_much is False)
+
+
+def test_ids_that_come_again_after_their_end_name_the_memory_of_ids(tmp_path: Path) -> None:
+    again = [
+        {**message(number % 3, index), "time": 1_772_000_000 + 100 * number + index}
+        for number in range(5)
+        for index in range(10)
+    ]
+    (found,) = findings(plant(tmp_path, again))
+    assert found["message"] == (
+        "20 of 50 samples came too late, and are lost: 2 ids come again after the end, such as B-0 of r1"
+    )
+    memory = "sequences.closed_memory: 145s"
+    assert memory in found["advice"]
+    assert findings(plant(tmp_path, again, sequences={"closed_memory": "145s"})) == []
+
+
+def relative(sequence: str | None, n: int) -> list[dict[str, Any]]:
+    return [{**message(0, index, n), "sequence": sequence, "time": index, "end": None} for index in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("again", "line"),
+    [
+        (None, "relative times begin anew 3 times: write sequences.end: [restart]"),
+        ("A", "write sequences.closed_memory: 0s"),
+    ],
+)
+def test_relative_times_that_begin_anew_name_the_line_that_reads_them(
+    tmp_path: Path, again: str | None, line: str
+) -> None:
+    ids = ["A", "B", "A", "B"] if again else [None] * 4
+    messages = [each for number, name in enumerate(ids) for each in relative(name, 10 + number)]
+    of = {"decode": {"time": "relative"}}
+    end = ["change"] if again else ["marker"]
+    found = findings(plant(tmp_path, messages, **of, sequences={"end": end, "max_late": 1}))
+    assert [line in each["advice"] for each in found if "too late" in each["message"]] == [True]
+    mended = {"end": ["change"], "closed_memory": "0s"} if again else {"end": ["restart"]}
+    config = plant(tmp_path, messages, **of, sequences=mended)
+    assert findings(config) == []
+    assert any("4 sequences ended: 3 by" in each for each in passes(config))
+
+
+def test_an_id_that_comes_again_in_the_same_file_lies_in_one_file(tmp_path: Path) -> None:
+    again = [{**each, "time": each["time"] + 1_000} for each in good(1)[:9]]
+    assert findings(plant(tmp_path, [*good(), *again], sequences={"closed_memory": "10s"})) == []
+
+
+@pytest.mark.parametrize(("sequence", "n"), [(None, 20), ("pause", 20), (None, 2)])
+def test_fragments_beside_long_sequences_are_suspect(tmp_path: Path, sequence: str | None, n: int) -> None:
+    messages = [
+        each for number in (3, 5, *range(6, 24))[:n] for each in [message(number, index, 50) for index in range(50)]
+    ]
+    for number in (3, 5):
+        name = None if sequence is None else f"{sequence}-{number}"
+        pause = [{**message(number, 60 + index), "sequence": name} for index in range(number - 1)]
+        messages += [{**each, "end": False} for each in pause]
+    messages.sort(key=lambda each: each["time"])
+    (found,) = findings(plant(tmp_path, messages, window={"length": 64}))
+    assert found["message"].startswith(
+        f"2 of {n + 2} sequences have 2 to 4 samples, the usual one has 50: they may be fragm"
+    )
+    assert ("write sequences.without_id: skip" in found["advice"]) == (sequence is None)
+
+
+def test_empty_objects_and_records_of_other_things_are_counted(tmp_path: Path) -> None:
+    fields = {"values": None, "end": "end"}
+    flat = [{**each, **each["values"]} for each in good()]
+    config = plant(tmp_path, [*flat, {}, {}], decode={"fields": fields})
+    assert any(
+        "52 records, 50 samples of 1 stream, 2 records without a channel of the plant" in each
+        for each in passes(config)
+    )
 
 
 def test_one_channel_per_message_without_lateness_is_a_warning(tmp_path: Path) -> None:
@@ -405,6 +529,22 @@ def test_outputs_of_another_checkpoint_are_named_before_anything_is_cut_off(trai
     outcome, name, text = the_one(trained)
     assert (outcome, name) == ("failed", "sinks.verdicts")
     assert "would cut it off; nothing was changed" in text
+    for written in (trained.parent / "out").iterdir():
+        written.unlink()
+    shutil.rmtree(trained.parent / "checkpoint")
+
+
+def test_a_file_that_somebody_put_among_those_of_an_output_is_named(trained: Path) -> None:
+    assert CliRunner().invoke(app, ["run", "-c", str(trained), "-q"]).exit_code == 0
+    foreign = trained.parent / "out/verdicts.jsonl.00000000000000000123"
+    foreign.touch()
+    outcome, name, text = the_one(trained)
+    assert (outcome, name) == ("failed", "sinks.verdicts")
+    assert f"{foreign} begins amid verdicts.jsonl, so it is no file of this output" in text
+    foreign.rename(foreign.with_name("verdicts.jsonl.00000000000009000000"))
+    outcome, name, text = the_one(trained)
+    assert (outcome, name) == ("failed", "checkpoint")
+    assert "verdicts.jsonl.00000000000009000000 begins" in text
     for written in (trained.parent / "out").iterdir():
         written.unlink()
     shutil.rmtree(trained.parent / "checkpoint")
@@ -554,3 +694,44 @@ def test_a_folder_of_the_status_that_cannot_be_written_is_said(tmp_path: Path) -
     config = plant(tmp_path, sinks={"status": "closed/status"})
     (tmp_path / "closed").mkdir(mode=0o500)
     assert [outcome for outcome, _ in about(config, "sinks.status")] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "near"),
+    [
+        ({"sequence": "batch_ID"}, "decode.fields.sequence", "batch_id"),
+        ({"time": "timestmp"}, "decode.fields.time", "timestamp"),
+        ({"values": None}, "channels[0].field", "data.temp_c"),
+    ],
+)
+def test_a_misspelled_field_gets_the_one_that_is_meant(
+    tmp_path: Path, fields: dict[str, Any], key: str, near: str
+) -> None:
+    messages = [
+        {"line": one["stream"], "batch_id": one["sequence"], "timestamp": one["time"], "data": one["values"]}
+        for one in good()
+    ]
+    right = {"stream": "line", "sequence": "batch_id", "time": "timestamp", "end": None, "values": "data"}
+    channels = [{"name": "temp_c"}, {"name": "pressure_bar"}]
+    if "values" in fields:
+        channels = [{"name": "temp_c", "field": "data.tempc"}, {"name": "pressure_bar", "field": "data.pressure_bar"}]
+    config = plant(
+        tmp_path, messages, decode={"fields": right | fields}, channels=channels, sequences={"end": ["change"]}
+    )
+    advice = {each["check"]: each["advice"] for each in findings(config)}
+    assert advice[key] == f"if it is meant, write {near}"
+    whole = plant(tmp_path, messages, decode={"fields": right}, sequences={"end": ["change"]})
+    assert "if it is meant" not in check(whole).stdout
+
+
+def test_two_plants_that_keep_their_marks_in_one_place_are_named(tmp_path: Path) -> None:
+    config = plant(tmp_path, name="north", learning={})
+    (tmp_path / "south.yaml").write_text(yaml.safe_dump({**BASE, "name": "south"}))
+    (tmp_path / "other.yaml").write_text("a: [")
+    (found,) = [each for each in findings(config) if each["check"] == "marks"]
+    assert (found["message"], found["advice"]) == (
+        "south.yaml keeps its marks in the same place",
+        "write marks: north.marks.jsonl here",
+    )
+    (tmp_path / "south.yaml").write_text(yaml.safe_dump({**BASE, "name": "south", "marks": "south.marks.jsonl"}))
+    assert "marks" not in [each["check"] for each in findings(config)]

@@ -16,10 +16,11 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import ConfigError, SourceError, StreamadError, UsageError
-from streamad.learn.feedback.feedback import decoded_feedback, feedback_problem
-from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import Mark
-from streamad.messages import Feedback, Request
+from streamad.messages import Alert, Feedback, ModelRef, Request
+from streamad.outputs.marks.rules import feedback_problem
+from streamad.outputs.marks.table import read_feedback_csv
+from streamad.outputs.reader import Decoder
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
 from tests.support.learning.stored import add, identity, learn, plant_of, sequence, store_of
@@ -41,7 +42,7 @@ def marks(config: Path, model: str = "default") -> dict[str, Mark]:
     return store_of(config, model).marks()
 
 
-def messages(config: Path, place: str = "inliers.marks.jsonl") -> list[dict[str, Any]]:
+def messages(config: Path, place: str = "marks.jsonl") -> list[dict[str, Any]]:
     """Return what was written to the place of feedback, by default that beside the store."""
     path = config.parent / place
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -63,7 +64,7 @@ def test_feedback_on_an_alert_is_a_mark_of_the_store_once_the_learner_has_read_i
     result = run(config, "--alert", identity(2), f"--{word}", "--note", "neuer Filter, ä", "--by", "Schicht 2")
     assert result.exit_code == 0
     assert "B-2, ended" in result.stdout
-    assert result.stdout.splitlines()[-1] == "kept in inliers.marks.jsonl: it counts once the learner has read it"
+    assert result.stdout.splitlines()[-1] == "kept in marks.jsonl: it counts once the learner has read it"
     assert result.stderr == ""
     assert store_of(config).marks() == {}, "the learner alone writes the store"
     assert [message["alert_id"] for message in messages(config)] == [identity(2)]
@@ -125,7 +126,7 @@ def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     assert f"no sequence {identity(7)} is stored (any more)" in result.stderr
     assert identity(7) in marks(config)
     report = json.loads(run(config, "--alert", identity(7), "--veto", "--json").stdout)
-    assert report.items() >= {"kept": 1, "place": "inliers.marks.jsonl", "without_window": [identity(7)]}.items()
+    assert report.items() >= {"kept": 1, "place": "marks.jsonl", "without_window": [identity(7)]}.items()
     assert report["overridden"] == []
 
 
@@ -137,9 +138,9 @@ def test_several_alerts_and_the_beginning_of_an_id(tmp_path: Path) -> None:
     assert set(marks(config)) == set(ids)
     before = set(store_of(config).marks().items())
     assert "abcde is too short: give at least six characters" in refusal(config, "--alert", "abcde", "--veto")
-    assert "no stored id begins with abcdeb: give the whole id" in refusal(config, "--alert", "abcdeb", "--veto")
+    assert "no known id begins with abcdeb: give the whole id" in refusal(config, "--alert", "abcdeb", "--veto")
     add(config, {"accepted": [sequence(3, id="abcdef" + identity(3)[6:])]})
-    assert "2 stored ids begin with abcdef: give more" in refusal(config, "--alert", "abcdef", "--veto")
+    assert "2 ids begin with abcdef: give more" in refusal(config, "--alert", "abcdef", "--veto")
     assert set(store_of(config).marks().items()) == before
 
 
@@ -192,9 +193,62 @@ def test_contradictory_or_incomplete_arguments_are_refused(config: Path, argumen
     assert marks(config) == {}
 
 
-def test_without_learning_feedback_is_refused(tmp_path: Path) -> None:
-    without = refusal(plant_of(tmp_path, learning=None), "--alert", identity(1), "--veto")
-    assert "no section learning: without it nothing is stored, nothing retrains, and no marks are read" in without
+# --- without a section learning ---
+
+
+def alert(n: int, sequence: str) -> bytes:
+    return msgspec.json.encode(
+        Alert(
+            alert_id=f"{n:06x}" + identity(n)[6:],
+            stream="r1",
+            sequence=sequence,
+            reason="marker",
+            start_time=from_us(0),
+            end_time=from_us(1_000_000),
+            n_samples=9,
+            score=9.0,
+            p_value=0.01,
+            false_alarm_rate=0.02,
+            tail="empirical",
+            model=ModelRef("default", "0001"),
+            created_at=from_us(2_000_000),
+        )
+    )
+
+
+@pytest.fixture
+def unlearning(tmp_path: Path) -> Path:
+    """A plant without a section learning that has raised two alerts."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/alerts.jsonl").write_bytes(b"".join(alert(n, f"B-{n}") + b"\n" for n in (1, 2)))
+    return plant_of(tmp_path, learning=None)
+
+
+def test_without_learning_marks_are_kept_and_alerts_name_the_sequences(unlearning: Path) -> None:
+    result = run(unlearning, "--alert", "000001", "--confirmed")
+    assert result.exit_code == 0, result.output
+    kept = "kept in marks.jsonl: 1 mark for reports, the page, and training with a section learning"
+    assert (result.stdout.splitlines(), result.stderr) == (["confirmed: r1 B-1", kept], "")
+    assert run(unlearning, "--stream", "r1", "--sequence", "B-2", "--veto").exit_code == 0
+    whole = [f"{n:06x}" + identity(n)[6:] for n in (1, 2)]
+    assert [message["alert_id"] for message in messages(unlearning)] == whole
+    assert "no known id begins with 00000f" in refusal(unlearning, "--alert", "00000f", "--veto")
+    assert "2 ids begin with 000000" not in refusal(unlearning, "--alert", "00000", "--veto")
+    assert "no known sequence 'B-3' of stream 'r1'" in refusal(
+        unlearning, "--stream", "r1", "--sequence", "B-3", "--veto"
+    )
+    page = unlearning.parent / "page.html"
+    report = CliRunner().invoke(app, ["report", "--pictures", "0", "--out", str(page), "--config", str(unlearning)])
+    assert report.exit_code == 0, report.output
+    assert "0 alerts; 0 drift events; 2 marks" in page.read_text()
+
+
+def test_a_learner_that_comes_later_reads_the_marks_that_were_made_before(unlearning: Path) -> None:
+    id_ = "000001" + identity(1)[6:]
+    assert run(unlearning, "--alert", "000001", "--veto").exit_code == 0
+    config = plant_of(unlearning.parent)
+    add(config, {"accepted": [sequence(1, id=id_)]})
+    assert {key: mark.judgement for key, mark in marks(config).items()} == {id_: "veto"}
 
 
 # --- several models ---
@@ -227,7 +281,7 @@ DESK = "desk/feedback.jsonl"
 
 
 def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
-    plant_of(config.parent, learning={"feedback": DESK})
+    plant_of(config.parent, marks=DESK)
     result = run(config, "--alert", identity(2), "--false-alarm", "--by", "Jo")
     assert f"kept in {DESK}" in result.stdout
     (message,) = messages(config, DESK)
@@ -239,7 +293,7 @@ def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
 
 
 def test_a_mark_counts_once_the_learner_has_read_it(config: Path) -> None:
-    plant_of(config.parent, learning={"feedback": DESK})
+    plant_of(config.parent, marks=DESK)
     last = run(config, "--alert", identity(2), "--veto").stdout.splitlines()[-1]
     assert last == f"kept in {DESK}: it counts once the learner has read it"
     result = run(config, "--alert", identity(1), "--alert", identity(2), "--veto", "--json")
@@ -251,21 +305,21 @@ def test_a_mark_counts_once_the_learner_has_read_it(config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("learning", "problem"),
+    ("place", "problem"),
     [
-        ({"feedback": "out/alerts.jsonl"}, "is also the file of sinks.alerts"),
-        ({"feedback": "nodir/../plant.yaml"}, "is the config itself"),
-        ({"feedback": "link.jsonl"}, "is the config itself"),
-        ({"feedback": "in.jsonl"}, "would be read as recordings"),
+        ("out/alerts.jsonl", "is also the file of sinks.alerts"),
+        ("nodir/../plant.yaml", "is the config itself"),
+        ("link.jsonl", "is the config itself"),
+        ("in.jsonl", "would be read as recordings"),
     ],
 )
-def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: dict[str, Any], problem: str) -> None:
+def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, place: str, problem: str) -> None:
     """A mark was appended to plant.yaml, which could not be read any more."""
-    plant_of(config.parent, learning=learning)
+    plant_of(config.parent, marks=place)
     (config.parent / "link.jsonl").symlink_to(config)
     before = {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()}
     text = refusal(config, "--alert", identity(2), "--veto", kind=ConfigError)
-    assert "learning.feedback (line" in text
+    assert "marks (line" in text
     assert problem in text
     assert {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()} == before
     ran = CliRunner().invoke(app, ["run", "--config", str(config)])
@@ -274,7 +328,7 @@ def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: d
 
 
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
-    config = plant_of(tmp_path, models={"field": "recipe"}, learning={"feedback": DESK})
+    config = plant_of(tmp_path, models={"field": "recipe"}, marks=DESK)
     add(config, {"accepted": [sequence(1), sequence(3)]}, "default.A")
     add(config, {"accepted": [sequence(2), sequence(3)]}, "default.B")
     path = table(config, "alert_id,judgement\n" + "".join(f"{identity(n)},veto\n" for n in range(1, 5)))
@@ -283,7 +337,7 @@ def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -
 
 
 def test_a_desk_that_cannot_read_the_store_may_still_write(tmp_path: Path) -> None:
-    config = plant_of(tmp_path, learning={"feedback": DESK})
+    config = plant_of(tmp_path, marks=DESK)
     result = run(config, "--alert", identity(2), "--false-alarm")
     assert result.exit_code == 0
     assert result.stderr == ""  # nobody knows what is stored
@@ -312,7 +366,7 @@ def test_a_table_is_imported_with_the_columns_of_each_line(config: Path) -> None
     before_us = SystemClock().now_us()
     result = run(config, "--import", path, "--by", "desk")
     assert result.exit_code == 0, result.output
-    assert "kept in inliers.marks.jsonl: 3 marks, which count once the learner has read them" in result.stdout
+    assert "kept in marks.jsonl: 3 marks, which count once the learner has read them" in result.stdout
     assert result.stderr.startswith(f"note: no sequence {identity(9)} is stored")
     found = marks(config)
     at_us = round(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp() * 1e6)
@@ -378,7 +432,7 @@ def test_ids_in_a_table_may_be_short_like_those_of_the_command(tmp_path: Path) -
     result = run(config, "--import", path)
     assert isinstance(result.exception, UsageError)
     assert marks(config) == {}
-    words = ("123 is too short: give at least six", "no stored id begins with abcdeb", "2 stored ids begin with abcdee")
+    words = ("123 is too short: give at least six", "no known id begins with abcdeb", "2 ids begin with abcdee")
     problems = " ".join(result.stderr.split()).split("wrong line ")[1:]
     assert [problem.partition(":")[0] for problem in problems] == ["3", "4", "5"]
     assert all(word in problem for word, problem in zip(words, problems, strict=True))
@@ -420,13 +474,14 @@ def test_a_table_that_is_none_is_one_line(config: Path) -> None:
 def test_the_documented_table_and_messages_are_understood(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs/learning/feedback.md").read_text(encoding="utf-8")
     (csv_text,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
-    message, request = map(decoded_feedback, re.findall(rb"```json\n(.*?)```", text.encode(), re.DOTALL))
+    decoded = Decoder[Feedback | Request]((Feedback, Request)).decoded
+    message, request = map(decoded, re.findall(rb"```json\n(.*?)```", text.encode(), re.DOTALL))
     path = tmp_path / "shift.csv"
     path.write_text(csv_text, encoding="utf-8")
     rows, problems = read_feedback_csv(path, now_us=SystemClock().now_us())
     assert (len(rows), problems) == (2, [])
-    assert [feedback_problem(each, SystemClock().now_us()) for each in (message, request)] == [None, None]
     assert isinstance(message, Feedback)
     assert rows[0].feedback == msgspec.structs.replace(message, created_at=rows[0].feedback.created_at)
     assert isinstance(request, Request)
     assert request.action == "relearn"
+    assert [feedback_problem(each, SystemClock().now_us()) for each in (message, request)] == [None, None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.simulate.feeder import PlantFeeder
+from streamad.commands.simulate.feed import PlantFeeder
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_feed
 from streamad.ports import Feed, FeedRecord

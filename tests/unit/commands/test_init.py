@@ -20,16 +20,17 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.init.fields.names import channel_names, unit_of
+from streamad.commands.init.facts.words import channel_names, unit_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.ingest.decode import Decoder
-from streamad.runtime.replay import read_sequences
+from streamad.runtime.recordings import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Settings, load_settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, Record, from_us
+from tests.support.ingest.decoded import block_in
 
 T0 = 1_772_352_930
 LENGTHS = (12, 15, 10, 14, 11)
@@ -217,7 +218,7 @@ def test_init_then_check_then_read(form: Callable[[Path], Path], tmp_path: Path)
     sample = form(tmp_path)
     settings_of(sample)
     config = tmp_path / "plant.yaml"
-    assert f"normal/*{sample.suffix}" in (text := config.read_text()) or "classes=" in text
+    assert f"# recordings: {sample.name}" in (text := config.read_text()) or "classes=" in text
     checked = CliRunner().invoke(app, ["check", "-c", str(config), "--fast"])
     assert checked.stdout.splitlines()[-1] == "all checks passed", checked.stdout
     sequences, counters = asyncio.run(sequences_of(config))
@@ -241,7 +242,7 @@ def test_flat_messages_are_mapped_and_explained(tmp_path: Path) -> None:
     assert settings.window.length == 16
     text = (tmp_path / "plant.yaml").read_text()
     assert "setpoint (never changes in the sample (80)" in text
-    assert "operator (no number)" in text
+    assert "operator (no number, such as '" in text
     assert all(len(line) <= 130 for line in text.splitlines())
 
 
@@ -260,7 +261,7 @@ def test_names_with_dots_inside_an_object_are_read(tmp_path: Path) -> None:
     assert [c.field for c in settings.channels] == ["TIC-1.PV.v", "QI-2.PV.v"]
     assert settings.decode.fields is not None
     assert settings.decode.fields.values == "data"
-    block = Decoder(settings.decode, settings.channels).decode(Record(0, json.dumps(messages[0]).encode()), None)
+    block = block_in(Decoder(settings.decode, settings.channels), Record(0, json.dumps(messages[0]).encode()))
     assert block is not None
     assert block.values[0].tolist() == pytest.approx([rows()[0][3], rows()[0][4]])
 
@@ -308,7 +309,7 @@ def test_text_of_windows_is_read_in_its_encoding(encoding: str, header: str, tmp
     path.write_text("\n".join(lines) + "\n", encoding=encoding)
     result = init(path)
     settings = load_plant(tmp_path / "plant.yaml").settings
-    assert settings.source.options == {"encoding": encoding, "decimal": ","}
+    assert (settings.source.options, settings.decode.decimal) == ({"encoding": encoding}, ",")
     assert [(c.name, c.unit) for c in settings.channels] == [("TI-1", "°C"), ("PI-2", "bar")]
     assert f"was read as {encoding}: if letters look wrong, set source.options.encoding" in result.stderr
 
@@ -321,9 +322,21 @@ def test_bytes_of_another_format_are_left_as_they_are(tmp_path: Path) -> None:
 
 
 def test_decimal_commas_and_ids_like_numbers_become_options(tmp_path: Path) -> None:
-    assert settings_of(german_csv(tmp_path)).source.options == {"decimal": ","}
+    assert settings_of(german_csv(tmp_path)).decode.decimal == ","
     (tmp_path / "other").mkdir()
     assert settings_of(ids_like_numbers_csv(tmp_path / "other")).source.options == {"text": ["batch"]}
+
+
+def test_ids_like_numbers_in_texts_of_json_need_no_option_of_tables(tmp_path: Path) -> None:
+    messages = [
+        {"batch": f"1.{b}0", "time": iso(T0 + 1000 * b + i), "x": f"{i * 7 % 13}.50"}
+        for b in range(1, 5)
+        for i in range(30)
+    ]
+    settings = settings_of(jsonl(tmp_path / "texts.jsonl", messages))
+    assert settings.source.options == {}
+    assert settings.decode.fields is not None
+    assert settings.decode.fields.sequence == "batch"
 
 
 def test_irregular_samples_get_a_grid(tmp_path: Path) -> None:
@@ -358,6 +371,16 @@ def test_an_existing_config_is_kept_without_force(tmp_path: Path) -> None:
     assert (tmp_path / "plant.yaml").read_text() == "mine"
     assert init(sample, "--force", "--name", "Kessel 7").exit_code == 0
     assert load_plant(tmp_path / "plant.yaml").settings.name == "Kessel_7"
+
+
+def test_a_sample_whose_name_tells_nothing_of_the_plant_is_named_after_the_folder(tmp_path: Path) -> None:
+    for sample, expected in (("train.jsonl", "press_4"), ("mill.jsonl", "mill")):
+        folder = tmp_path / sample.removesuffix(".jsonl") / "press 4"
+        folder.mkdir(parents=True)
+        messages = [{"batch": f"b{b}", "time": T0 + 100 * b + i, "x": i % 7} for b in range(4) for i in range(30)]
+        said = init(jsonl(folder / sample, messages)).stdout
+        assert load_plant(folder / "plant.yaml").settings.name == expected
+        assert f"set source.url to the data to judge, and model.recordings to the sample: {sample}\n" in said
 
 
 @pytest.mark.parametrize(
@@ -457,7 +480,9 @@ def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> N
 
 
 def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_noted(tmp_path: Path) -> None:
-    rows = "".join(f"2026-03-01 08:{m:02d}:{s:02d},B{m // 10},{m + s / 60:.2f}\n" for m in range(30) for s in (0, 30))
+    rows = "".join(
+        f"2026-03-01 08:{m:02d}:{s:02d},B{m // 10},{m % 7 + s / 60:.2f}\n" for m in range(30) for s in (0, 30)
+    )
     (tmp_path / "local.csv").write_text("time,batch,temp_c\n" + rows)
     result = init(tmp_path / "local.csv")
     assert result.exit_code == 0
@@ -527,7 +552,7 @@ def test_at_a_terminal_it_shows_what_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_machines: bool
 ) -> None:
     console = Console(file=StringIO(), force_terminal=True, color_system=None, width=100)
-    monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
+    monkeypatch.setattr("streamad.commands.shared.console.err", console)
     cells = [[f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(100)]
     init(table(tmp_path / "day.csv", ["lot", "time", "temp_c"], cells), *["--json"] * is_for_machines)
     assert isinstance(console.file, StringIO)
@@ -557,15 +582,14 @@ def test_machines_have_many_names(tmp_path: Path, word: str) -> None:
     assert fields.stream == word
 
 
-def test_a_list_of_readings_is_named_with_the_way_out(tmp_path: Path) -> None:
-    readings = [[{"name": "temp", "value": math.sin(n)}, {"name": "flow", "value": n % 7}] for n in range(60)]
-    messages = [{"lot": f"A-{n // 20}", "ts": T0 + n, "metrics": metrics} for n, metrics in enumerate(readings)]
+def test_a_list_without_numbers_is_named_with_the_way_out(tmp_path: Path) -> None:
+    notes = [[{"by": "A. B.", "text": f"note {n}"}] for n in range(60)]
+    messages = [{"lot": f"A-{n // 20}", "ts": T0 + n, "notes": found} for n, found in enumerate(notes)]
     result = init(jsonl(tmp_path / "list.jsonl", messages))
     assert isinstance(result.exception, SourceError)
-    assert "metrics holds a list of objects" in str(result.exception)
-    assert "flatten it first, see docs/guide/exports.md" in str(result.exception)
+    assert "notes holds a list of objects" in str(result.exception)
     init(jsonl(tmp_path / "part.jsonl", [{**message, "ph": 7 + n % 5} for n, message in enumerate(messages)]))
-    assert "# Left out: metrics (a list of objects: flatten it first" in (tmp_path / "plant.yaml").read_text()
+    assert "# Left out: notes (a list of objects" in (tmp_path / "plant.yaml").read_text()
 
 
 def test_whole_numbers_with_a_point_are_ids_and_fractions_are_none(tmp_path: Path) -> None:

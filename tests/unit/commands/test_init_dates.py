@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.init.fields.columns import Column
-from streamad.commands.init.fields.dates import formats_of
+from streamad.commands.init.facts.columns import Column
+from streamad.commands.init.rules.dates import formats_of
 from streamad.commands.shared.plants import load_plant
-from streamad.runtime.replay import read_sequences
+from streamad.runtime.recordings import read_sequences
 from streamad.runtime.wiring import source_for
-from streamad.settings.plant_yaml import DecodeSettings
+from streamad.settings.decode import DecodeSettings
 from streamad.telemetry.metrics import Counters
 
 BEGIN = datetime(2026, 3, 1, 6, 0, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_dates_of_plants_are_found(form: str, days: int, tmp_path: Path) -> None
 
 
 def test_a_batch_number_of_digits_is_no_time(tmp_path: Path) -> None:
-    rows = [f"02.03.2026 06:{m:02d}:00,{m // 10 + 1:05d},{20 + m / 10}\n" for m in range(40)]
+    rows = [f"02.03.2026 06:{m:02d}:00,{m // 10 + 1:05d},{20 + m % 7}\n" for m in range(40)]
     (tmp_path / "batches.csv").write_text("Zeitstempel,Charge,Temperatur\n" + "".join(rows))
     result = init(tmp_path / "batches.csv")
     assert result.exit_code == 0, result.output or result.exception
@@ -119,6 +119,51 @@ def test_unix_times_in_every_unit_are_found(unit: str, tmp_path: Path) -> None:
     assert decode_of(sample, "--force", "--time-format", f"unix_{unit}").time_format == f"unix_{unit}"
 
 
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("%a, %d %b %Y %H:%M:%S %Z", "{:%a, %d %b %Y %H:%M:%S} GMT".format),
+        ("%a, %d %b %Y %H:%M:%S %z", "{:%a, %d %b %Y %H:%M:%S} +0000".format),
+        ("%a %Y-%m-%d %H:%M:%S %Z", "{:%a %Y-%m-%d %H:%M:%S} UTC".format),
+        ("%a %b %d %H:%M:%S %Z %Y", "{:%a %b %d %H:%M:%S} UTC {0:%Y}".replace("{:", "{0:").format),
+        (None, lambda time: f"/Date({int(time.timestamp()) * 1_000})/"),
+        ("dotnet_ticks", lambda time: (int(time.timestamp()) + 62_135_596_800) * 10**7),
+        ("filetime", lambda time: (int(time.timestamp()) + 11_644_473_600) * 10**7),
+    ],
+)
+def test_dates_of_mails_and_of_windows_are_found(
+    form: str | None, written: Callable[[datetime], Any], tmp_path: Path
+) -> None:
+    sample = csv(tmp_path / "day.csv", written)
+    decode = decode_of(sample)
+    assert (decode.time_format, decode.timezone, decode.unit) == (form, None, "s")
+    if form is not None:
+        assert decode_of(sample, "--force", "--time-format", form).time_format == form
+
+
+def test_the_other_reading_of_ticks_is_said(tmp_path: Path) -> None:
+    sample = csv(tmp_path / "day.csv", lambda time: (int(time.timestamp()) + 62_135_596_800) * 10**7)
+    assert "time is read as dotnet_ticks, as .NET counts; as Unix time in ns it lies in 1990" in init(sample).stderr
+
+
+def test_unix_times_that_may_be_those_of_fit_are_a_guess(tmp_path: Path) -> None:
+    sample = csv(tmp_path / "day.csv", lambda time: int(time.timestamp()) - 631_065_600)
+    result = init(sample)
+    assert (
+        "time is read as unix_s, 2 March 2006, 06:00:00; as garmin_fit it would be 1 March 2026, 06:00:00: "
+        "--time-format garmin_fit" in result.stderr
+    )
+    assert load_plant(tmp_path / "plant.yaml").settings.decode.time_format is None
+    assert decode_of(sample, "--force", "--time-format", "garmin_fit").time_format == "garmin_fit"
+
+
+def test_fields_of_fit_make_its_times_the_likelier_reading(tmp_path: Path) -> None:
+    sample = csv(tmp_path / "day.csv", lambda time: int(time.timestamp()) - 631_065_600)
+    sample.write_text(sample.read_text().replace("temp;press", "heart_rate;cadence"))
+    assert decode_of(sample).time_format == "garmin_fit"
+    assert "as unix_s it would be 2 March 2006" in init(sample, "--force").stderr
+
+
 def test_of_two_readings_one_must_be_chosen(tmp_path: Path) -> None:
     sample = csv(tmp_path / "day.csv", lambda time: time.strftime("%m/%d/%Y %I:%M:%S %p"))
     result = init(sample)
@@ -137,7 +182,7 @@ def test_a_date_apart_from_its_time_of_day_is_joined_with_it(form: str, tmp_path
     sample = csv(tmp_path / "split.csv", lambda time: f"{time:{form}}", days=15, header="Datum;Uhrzeit")
     decode = decode_of(sample)
     assert decode.fields is not None
-    assert (decode.fields.time, decode.fields.time_of_day) == ("Datum", "Uhrzeit")
+    assert decode.fields.time == ("Datum", "Uhrzeit")
     assert decode.time_format == (None if form == "%Y-%m-%d;%H:%M:%S" else form.replace(";", " "))
     assert decode.timezone == "UTC"
 
@@ -202,7 +247,7 @@ def test_dates_and_times_of_day_of_one_stem_are_a_pair(
     )
     decode = decode_of(sample)
     assert decode.fields is not None
-    assert (decode.fields.time, decode.fields.time_of_day) == chosen
+    assert decode.fields.time == chosen
     assert others in init(sample, "--force").stderr
     channels = [channel.name for channel in load_plant(tmp_path / "plant.yaml").settings.channels]
     assert channels == ["temp", "press"]
@@ -213,7 +258,7 @@ def test_digits_alone_are_dates_and_times_of_day(form: str, tmp_path: Path) -> N
     sample = csv(tmp_path / "digits.csv", lambda time: f"{time:{form}}", days=3, header="Datum;Uhrzeit")
     decode = decode_of(sample)
     assert decode.fields is not None
-    assert (decode.fields.time, decode.fields.time_of_day) == ("Datum", "Uhrzeit")
+    assert decode.fields.time == ("Datum", "Uhrzeit")
     assert decode.time_format == form.replace(";", " ")
 
 

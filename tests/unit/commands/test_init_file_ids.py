@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.shared.figures.labels import read_labels
+from streamad.commands.shared.figures.labels import LabelOptions
 from streamad.commands.shared.plants import load_plant
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
@@ -110,6 +110,8 @@ def test_the_sequences_join_with_a_table_of_truth(tmp_path: Path) -> None:
     write_csv(tmp_path / "in", batches())
     settings_of(tmp_path / "in")
     truth = table(tmp_path / "truth.csv", ["sequence", "label"], [[name, int(name == "B-1003")] for name in NAMES])
-    labels = read_labels(str(truth), source_for(load_plant(tmp_path / "plant.yaml")))
+    plant = load_plant(tmp_path / "plant.yaml")
+    labels = LabelOptions(str(truth)).read(source_for(plant), plant.settings.decode)
+    assert labels is not None
     sequences, _ = asyncio.run(sequences_of(tmp_path / "plant.yaml"))
     assert [labels.is_anomalous(one.stream, one.sequence) for one in sequences] == [False, False, False, True, False]

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.init.fields.columns import Column, columns_of
-from streamad.commands.init.fields.ids import find_ids
-from streamad.commands.init.fields.names import id_hints
-from streamad.commands.init.fields.row_order import RowOrder
+from streamad.commands.init.facts.columns import Column, columns_of
+from streamad.commands.init.facts.rows import Rows
+from streamad.commands.init.facts.words import id_hints
+from streamad.commands.init.rules.ids import find_ids
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import SourceError
 from tests.unit.commands.test_init import T0, init, iso, jsonl, sequences_of
@@ -116,11 +117,26 @@ def columns(messages: list[dict[str, Any]]) -> dict[str, Column]:
 def test_a_constant_field_is_no_stream_by_its_values_and_by_its_name_only_if_no_other_is() -> None:
     in_order = [{"site": "S1", "product": f"P{n // 40}", "lot": f"L{n // 10}", "temp": n % 7} for n in range(120)]
     notes: list[str] = []
-    assert find_ids(columns(in_order), notes, RowOrder(120, None)) == (None, "lot", None)
+    assert find_ids(columns(in_order), notes, Rows(np.zeros(120, dtype=np.int64), counts=True)) == (
+        None,
+        ("lot",),
+        None,
+        False,
+    )
     alone = [{"machine": "M1", "lot": f"L{n // 10}"} for n in range(120)]
-    assert find_ids(columns(alone), notes, RowOrder(120, None)) == ("machine", "lot", None)
+    assert find_ids(columns(alone), notes, Rows(np.zeros(120, dtype=np.int64), counts=True)) == (
+        "machine",
+        ("lot",),
+        None,
+        False,
+    )
     overlapping = [{"machine": "M1", "x": f"x{n % 2}", "lot": f"L{n // 20}{n % 2}"} for n in range(120)]
-    assert find_ids(columns(overlapping), notes, RowOrder(120, None)) == ("x", "lot", None)
+    assert find_ids(columns(overlapping), notes, Rows(np.zeros(120, dtype=np.int64), counts=True)) == (
+        "x",
+        ("lot",),
+        None,
+        False,
+    )
     assert notes == ["x was taken for the stream, because its values tell overlapping sequences apart"]
 
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.init.files import Part, continued
-from streamad.commands.init.records import MAX_RECORDS
+from streamad.commands.init.reading.joined import Part, continued
+from streamad.commands.init.reading.sample import MAX_RECORDS
 from streamad.commands.shared.plants import load_plant
 from tests.unit.commands.test_init import T0, init, sequences_of, settings_of, table
 
@@ -36,6 +36,12 @@ def csv_file(path: Path, of: Rows) -> None:
     table(path.with_suffix(".csv"), ["unit", "batch", "time", "temp", "press"], [list(row) for row in of], ";")
 
 
+def csv_below_lines(path: Path, of: Rows) -> None:
+    csv_file(path, of)
+    text = path.with_suffix(".csv").read_text()
+    path.with_suffix(".csv").write_text(f"# plant K;;;;\n# by shift 3;;;;\n{text}")
+
+
 def parquet_file(path: Path, of: Rows) -> None:
     columns = dict(zip(("unit", "batch", "time", "temp", "press"), map(list, zip(*of, strict=True)), strict=True))
     pyarrow.parquet.write_table(pyarrow.table(columns), path.with_suffix(".parquet"))
@@ -46,7 +52,7 @@ def jsonl_file(path: Path, of: Rows) -> None:
     path.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 
-@pytest.mark.parametrize("write", [csv_file, parquet_file, jsonl_file])
+@pytest.mark.parametrize("write", [csv_file, csv_below_lines, parquet_file, jsonl_file])
 def test_a_batch_over_midnight_is_found_behind_the_beginning_of_a_large_file(
     tmp_path: Path, write: Callable[[Path, Rows], None]
 ) -> None:
@@ -59,7 +65,8 @@ def test_a_batch_over_midnight_is_found_behind_the_beginning_of_a_large_file(
     batch = f"B-{n_first // BATCH}"
     found = f"the 2 files are taken as one recording: sequence {batch} of stream K1 goes on from day-9."
     assert found in result.stderr
-    assert load_plant(tmp_path / "plant.yaml").settings.source.options == {"files": "joined"}
+    options = load_plant(tmp_path / "plant.yaml").settings.source.options
+    assert options == {"files": "joined", **({"header": 3} if write is csv_below_lines else {})}
 
 
 def test_without_ids_an_unbroken_course_goes_on(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.init.fields.columns import Column
-from streamad.commands.init.fields.readings import missing_number, missing_texts
+from streamad.commands.init.facts.columns import Column
+from streamad.commands.init.rules.readings import missing_number, missing_texts
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import ConfigError, UsageError
-from streamad.runtime.replay import read_sequences
+from streamad.runtime.recordings import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
@@ -101,7 +101,7 @@ def test_a_wrong_variable_of_the_environment_is_one_error(tmp_path: Path, monkey
 
 
 def test_a_guess_that_the_config_refuses_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamad.commands.init.layout.missing_texts", lambda _: ("81",))
+    monkeypatch.setattr("streamad.commands.init.lines.missing_texts", lambda _: ("81",))
     text = "batch,time,temp\n" + "".join(f"{one},{at},{temp}\n" for one, at, temp, _ in cells())
     (tmp_path / "day.csv").write_text(text)
     result = CliRunner().invoke(app, ["init", str(tmp_path / "day.csv"), "--out", str(tmp_path / "a.yaml")])
@@ -333,3 +333,57 @@ def test_a_reading_that_is_named_like_an_id_and_comes_back_stays_a_channel(tmp_p
     lines = [f'{{"time": {T0 + i}, "cycle_no": {i % 7}, "temp": {80 + i % 5}}}\n' for i in range(600)]
     settings, _, _, _ = init(tmp_path, "day.jsonl", "".join(lines))
     assert [channel.name for channel in settings.channels] == ["cycle_no", "temp"]
+
+
+# --- numbers with their unit -----------------------------------------------------------------------------------------
+
+
+def test_units_behind_numbers_are_those_of_the_channels(tmp_path: Path) -> None:
+    rows = [
+        {"batch": batch, "ts": time, "temp": f"{temp:.3f} °C".replace(".", ","), "press": f"{press:.3f}bar", "no": "7A"}
+        for batch, time, temp, press in cells()
+    ]
+    rows = [{**row, "press": str(row["press"]).replace(".", ",")} for row in rows]
+    settings, output, counters, sequences = init_rows(tmp_path, rows)
+    assert [(channel.name, channel.unit) for channel in settings.channels] == [("temp", "°C"), ("press", "bar")]
+    assert settings.decode.missing == ()
+    assert "no: no number, such as '7A'\n" in output
+    assert not counters.bad_values
+    assert finite(sequences) == [90, 90]
+
+
+def test_a_reading_in_another_unit_is_no_word_for_missing(tmp_path: Path) -> None:
+    rows = [{"batch": batch, "ts": time, "press": f"{press} bar"} for batch, time, _, press in cells()]
+    rows[7]["press"] = "3000 mbar"
+    sample = tmp_path / "sample.jsonl"
+    sample.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(tmp_path / "plant.yaml")])
+    assert (
+        "1 of press (wrong_type): missing; sample.jsonl at 398: press: must be a number or null, got '3000 mbar'"
+        in (result.stderr)
+    )
+    assert load_plant(tmp_path / "plant.yaml").settings.decode.missing == ()
+
+
+def test_of_a_few_words_it_is_said_how_they_become_numbers(tmp_path: Path) -> None:
+    rows = [
+        {"batch": batch, "ts": time, "temp": temp, "mode": ("HEAT", "HOLD")[time % 3 % 2]}
+        for batch, time, temp, _ in cells()
+    ]
+    _, output, _, _ = init_rows(tmp_path, rows)
+    assert "mode: no number, such as 'HEAT'; channels[].values gives words numbers" in output
+
+
+def test_each_channel_of_a_long_form_has_its_unit(tmp_path: Path) -> None:
+    rows = [
+        {"batch": batch, "ts": time, "tag": tag, "value": value}
+        for batch, time, temp, press in cells()
+        for tag, value in (("T", f"{temp} °C"), ("P", f"{press} bar"))
+    ]
+    settings, _, _, sequences = init_rows(tmp_path, rows)
+    assert [(channel.name, channel.unit) for channel in settings.channels] == [("T", "°C"), ("P", "bar")]
+    assert finite(sequences) == [90, 90]
+
+
+def init_rows(folder: Path, rows: list[dict[str, Any]]) -> tuple[Settings, str, Counters, list[FinishedSequence]]:
+    return init(folder, "sample.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -24,7 +24,7 @@ from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import StoreError, UsageError
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.messages import Request
-from streamad.outputs.marking import current_user
+from streamad.outputs.marks.writing import current_user
 from streamad.runtime.wiring import source_for
 from streamad.system.locks import try_lock
 from streamad.types import from_us
@@ -118,14 +118,14 @@ def test_what_was_said_and_by_whom(config: Path) -> None:
 
 
 def test_what_is_kept_for_its_mark_alone_is_counted_apart(tmp_path: Path) -> None:
-    config = plant_of(tmp_path, learning={"max_aside": 20})
+    config = plant_of(tmp_path, learning={"max_training": 150})
     add(config, {"aside": [sequence(0)]})
     store_of(config).mark(Mark(id=identity(0), judgement="confirmed", at_us=START_US))
-    add(config, {"aside": [sequence(n) for n in range(1, 30)]})
+    add(config, {"aside": [sequence(n) for n in range(1, 100)]})
     (model,) = json_of(run(config, "list", "--each", "--json"))["models"]
-    assert (model["shares"]["aside"]["count"], model["shares"]["aside"]["only_marked"]) == (20, 1)
+    assert (model["shares"]["aside"]["count"], model["shares"]["aside"]["only_marked"]) == (75, 1)
     assert [one["id"] for one in model["sequences"] if one["only_marked"]] == [identity(0)]
-    assert re.search(r"aside +20 \+ 1 marked +20 ", run(config, "list").stdout)
+    assert re.search(r"aside +75 \+ 1 marked +75 ", run(config, "list").stdout)
 
 
 def test_sequences_of_another_window_are_left_alone_and_told(config: Path) -> None:
@@ -301,14 +301,14 @@ def test_an_empty_name_is_no_sequence(stream: str, name: str, empty: str, more: 
 
 
 def test_a_veto_is_a_mark_of_the_store_once_the_learner_has_read_it(config: Path) -> None:
-    assert "stored ids begin with" in refusal(config, "veto", identity(1), identity(2)[:31])  # of which one?
+    assert "ids begin with" in refusal(config, "veto", identity(1), identity(2)[:31])  # of which one?
     assert identity(1) not in store_of(config).marks()
     result = run(config, "veto", identity(1), identity(999), "--note", "calibrating", "--by", "Jo")
     assert f"veto: {identity(999)}" in result.stdout
     assert "veto: r1 B-1, ended " in result.stdout
     assert "no window to learn from" in result.stderr
     assert identity(1) not in store_of(config).marks(), "the learner alone writes the store"
-    written = [json.loads(line) for line in (config.parent / "inliers.marks.jsonl").read_text().splitlines()]
+    written = [json.loads(line) for line in (config.parent / "marks.jsonl").read_text().splitlines()]
     assert [(one["alert_id"], one["judgement"]) for one in written] == [(identity(1), "veto"), (identity(999), "veto")]
     assert learn(config) == []
     mark = store_of(config).marks()[identity(1)]
@@ -319,7 +319,7 @@ def test_a_veto_by_name(config: Path) -> None:
     assert json_of(run(config, "veto", "--stream", "r1", "--sequence", "B-3", "--json"))["kept"] == 1
     learn(config)
     assert store_of(config).marks()[identity(3)].judgement == "veto"
-    assert "no stored sequence 'B-3' of stream 'r0'" in refusal(config, "veto", "--stream", "r0", "--sequence", "B-3")
+    assert "no known sequence 'B-3' of stream 'r0'" in refusal(config, "veto", "--stream", "r0", "--sequence", "B-3")
     assert "go together" in refusal(config, "veto", "--sequence", "B-3")
     assert "name the sequences" in refusal(config, "veto")
 
@@ -335,13 +335,15 @@ def test_a_purge_deletes_what_meets_every_condition(config: Path) -> None:
     assert "deleted 2 sequences" in run(config, "purge", "--id", identity(6), "--id", identity(9), "-y").stdout
     assert store_of(config).counts() == {"accepted": 3, "reserve": 2, "aside": 1}
     assert not store_of(config).offer(sequence(6), "reserve")  # and it does not come back
-    assert "none meets the conditions" in run(config, "purge", "--id", identity(6)).stdout
+    said = " ".join(run(config, "purge", "--id", identity(6)).stdout.split())
+    assert "deleted 0 sequences: none of 6 stored ones meets the conditions, the latest of them ended 2026-" in said
+    assert "what the learner has not stored yet is not deleted" in said
     assert "deleted 6 sequences" in run(config, "purge", "--all", "--yes").stdout
 
 
 def asked(config: Path) -> list[Request]:
     """Return the requests in the place of feedback, in their order."""
-    place = config.parent / "inliers.marks.jsonl"
+    place = config.parent / "marks.jsonl"
     lines = place.read_bytes().splitlines() if place.exists() else []
     return [msgspec.json.decode(line, type=Request) for line in lines]
 
@@ -391,7 +393,7 @@ def test_a_purge_deletes_nothing_that_is_stored_later(tmp_path: Path) -> None:
     assert json_of(run(config, "purge", "--all", "--yes", "--json")) == {"sequences": 0, "deleted": True}
     add(config, {"accepted": [sequence(1)]})
     (request,) = asked(config)
-    with (tmp_path / "inliers.marks.jsonl").open("ab") as file:
+    with (tmp_path / "marks.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(request) + b"\n")  # sent twice: it is one request, and was answered
     learn(config)
     assert store_of(config).counts()["accepted"] == 1

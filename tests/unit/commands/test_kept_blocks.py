@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from streamad.commands.shared import decoding
-from streamad.commands.shared.decoding import KeptBlocks
+from streamad.commands.init.reading import kept as records
+from streamad.commands.init.reading.kept import KeptBlocks
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.types import Record
 
 RECORD = Record(0, json.dumps({"stream": "r1", "time": 1_772_352_930, "values": {"temp": 1.0}}).encode())
@@ -37,7 +37,7 @@ n_decoded: list[int] = []
 
 def test_blocks_and_errors_are_kept_until_they_are_forgotten(decoder: KeptBlocks) -> None:
     first = decoder.decode(RECORD, None)
-    assert first is not None
+    assert first.blocks
     assert decoder.decode(RECORD, None) is first
     errors = []
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_blocks_and_errors_are_kept_until_they_are_forgotten(decoder: KeptBlocks
 
 
 def test_memory_is_bounded(decoder: KeptBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "_MOST_BYTES", 1)
+    monkeypatch.setattr(records, "_MOST_KEPT_BYTES", 1)
     other = Record(2, RECORD.value)
     first = decoder.decode(RECORD, None)
     assert decoder.decode(RECORD, None) is first

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.figures.labels import WORDS_TEXT, LabelOptions, Labels, read_labels
+from streamad.commands.shared.figures.labels import WORDS_TEXT, LabelOptions, Labels
 from streamad.errors import SourceError, UsageError
-from streamad.settings.plant_yaml import DecodeSettings
+from streamad.settings.decode import DecodeSettings
 from streamad.testing import ListSource
 
 
@@ -19,6 +19,12 @@ class Labelled(ListSource):
 
     def labels(self) -> Mapping[str, str]:
         return {"1": "1.0", "2": "2.0"}
+
+
+def read_labels(where: str, source: ListSource, normal: str | None = None, **decode: str) -> Labels:
+    labels = LabelOptions(where, normal).read(source, DecodeSettings.model_validate(decode))
+    assert labels is not None
+    return labels
 
 
 def read(tmp_path: Path, text: str, normal: str | None = None) -> Labels:
@@ -153,12 +159,72 @@ def test_labels_that_are_all_anomalous_have_a_note_or_an_error(
 def test_columns_of_other_names_are_named_by_options(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("batch,result\na,good\nb,bad\n")
-    with pytest.raises(SourceError, match=r"no column label and sequence \(columns: batch, result\).*--label-id.*"):
+    with pytest.raises(SourceError, match=r"columns: batch, result\).* --label-id batch --label-column result"):
         LabelOptions(str(path)).read(ListSource([]), DecodeSettings())
     options = LabelOptions(str(path), id_column="batch", label_column="result")
     labels = options.read(ListSource([]), DecodeSettings())
     assert labels is not None
     assert labels.by_key == {(None, "a"): ("good", False), (None, "b"): ("bad", True)}
+
+
+@pytest.mark.parametrize(
+    ("header", "by"),
+    [
+        ("Batch No,label", "Batch No"),
+        ("sequence,Batch No,label", "Batch No"),
+        ("label,Batch No,sequence", "Batch No"),
+        ("sequence,label", "sequence"),
+        ("stream,sequence,label", "sequence"),
+    ],
+)
+def test_the_id_s_column_is_the_config_s_if_the_table_has_it(tmp_path: Path, header: str, by: str) -> None:
+    path, names = tmp_path / "labels.csv", header.split(",")
+    cells = [{"label": "1", "stream": "r1", by: "B-7"}.get(name, "other") for name in names]
+    path.write_text(header + "\n" + ",".join(cells) + "\n")
+    decode = DecodeSettings.model_validate({"fields": {"sequence": "Batch No"}})
+    labels = LabelOptions(str(path), normal="").read(ListSource([]), decode)
+    assert labels is not None
+    assert labels.by_key == {("r1" if "stream" in names else None, "B-7"): ("1", True)}
+
+
+def test_several_columns_name_the_sequence_together_as_in_the_config(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("fault,run,label\n0,7,0\n1,7,1\n")
+    decode = DecodeSettings.model_validate({"fields": {"sequence": ["fault", "run"]}})
+    labels = LabelOptions(str(path)).read(ListSource([]), decode)
+    assert labels is not None
+    assert labels.by_key == {(None, "0/7"): ("0", False), (None, "1/7"): ("1", True)}
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ("id,label", "no column of the id (batch or sequence) (columns: id, label): ... --label-id id"),
+        ("batch,ok", "no column of the label (label) (columns: batch, ok): ... --label-column ok"),
+        (
+            "stream,Lot No",
+            "and of the label (label) (columns: stream, Lot No): ... --label-id 'Lot No' --label-column COLUMN",
+        ),
+        ("", "(columns: none): ... --label-id COLUMN --label-column COLUMN"),
+    ],
+)
+def test_a_table_that_fits_in_no_way_is_refused_with_its_columns_and_what_to_write(
+    tmp_path: Path, header: str, why: str
+) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(header + "\n" if header else "")
+    with pytest.raises(SourceError) as refused:
+        LabelOptions(str(path)).read(ListSource([]), DecodeSettings.model_validate({"fields": {"sequence": "batch"}}))
+    assert why.replace("...", "name those that it has, such as") in str(refused.value)
+
+
+def test_a_label_s_column_is_never_that_of_the_id(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("sequence,state\na,0\nb,1\n")
+    decode = DecodeSettings.model_validate({"fields": {"sequence": "state"}})
+    labels = LabelOptions(str(path), label_column="state").read(ListSource([]), decode)
+    assert labels is not None
+    assert set(labels.by_key) == {(None, "a"), (None, "b")}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +244,7 @@ def test_options_on_labels_that_apply_to_nothing_are_refused(options: dict[str, 
 def of_times(tmp_path: Path, text: str, **decode: str) -> Labels:
     path = tmp_path / "labels.csv"
     path.write_text(text)
-    return read_labels(str(path), ListSource([]), decode=DecodeSettings.model_validate(decode))
+    return read_labels(str(path), ListSource([]), **decode)
 
 
 @pytest.mark.parametrize(
@@ -220,3 +286,18 @@ def test_labels_of_the_recordings() -> None:
 def test_short_numbers_are_ids_and_no_times(tmp_path: Path) -> None:
     labels = of_times(tmp_path, "sequence;label\n001,0;0\n1,1;1\n1;0\n01;1\n", timezone="UTC")
     assert [labels.is_anomalous("x", name) for name in ("001,0", "1,1", "1", "01")] == [False, True, False, True]
+
+
+def test_names_of_files_are_ids_without_their_ending_where_files_name_sequences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("sequence,label\nB-1.csv,0\nB-2.CSV.gz,1\nB-3,1\nB.4,0\n")
+    labels = read_labels(str(path), ListSource([]), sequence_from="file")
+    assert [labels.is_anomalous("r", f"B-{n}") for n in (1, 2, 3)] == [False, True, True]
+    assert labels.is_anomalous("r", "B.4") is False
+    assert "labels name files, such as B-1.csv: their endings are left out" in capsys.readouterr().err
+    assert read_labels(str(path), ListSource([])).of("r", "B-1") is None
+    path.write_text("sequence,label\nB-1.csv,0\nB-1.parquet,1\n")
+    with pytest.raises(SourceError, match=r"two labels of one sequence: 'B-1.parquet'"):
+        read_labels(str(path), ListSource([]), sequence_from="file")

@@ -23,7 +23,7 @@ from tests.support.learning.stored import LEARNING, identity, plant_of, store_of
 
 SHARDS = Path(__file__).parents[2] / "support" / "learning" / "workers_store"
 SAID: dict[str, Any] = json.loads(SHARDS.with_suffix(".json").read_text(encoding="utf-8"))
-KEPT = {"max_accepted": 20, "max_reserve": 20, "max_aside": 20, "max_age": "3650d", "first_training": 40}
+KEPT = {"max_training": 50, "max_age": "3650d", "first_training": 40}
 
 
 def learn(config: Path, *arguments: str | Path) -> Result:

@@ -12,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.init.fields.names import channel_names
+from streamad.commands.init.facts.words import channel_names
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import ArtifactError, ConfigError, Problem, SourceError, StreamadError, some_of
 from streamad.ingest.decode import Decoder
 from streamad.learn.registry.verify import check_channels
 from streamad.settings import template, yaml_file
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, Settings
+from streamad.settings.decode import ChannelSettings, DecodeSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.settings.template import scalar
 from streamad.settings.yaml_file import read_yaml
 from streamad.types import ChannelSpec
@@ -109,7 +110,7 @@ TIMES = [f"2026-03-01T00:00:0{second}Z" for second in range(8)]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (rows([f"at {index}" for index in range(8)]), "no field holds the time of the samples"),
+        (rows([f"at {index}" for index in range(8)]), "when holds times such as 'at 0', of an unknown format"),
         (rows(TIMES, "Bad"), "nothing numeric found"),
     ],
 )
@@ -117,7 +118,7 @@ def test_init_names_ten_fields(text: str, message: str, tmp_path: Path) -> None:
     error = run_init(tmp_path, text).exception
     assert isinstance(error, SourceError)
     assert message in str(error)
-    assert str(error).count("tag_") <= 10
+    assert str(error).count("tag_") <= 13  # ten fields, three of them with the reason
     assert "more" in str(error)
 
 

@@ -28,7 +28,7 @@ from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.messages import Request
-from streamad.outputs.marking import current_user
+from streamad.outputs.marks.writing import current_user
 from streamad.outputs.versions.training import progress_text
 from streamad.system.locks import try_lock
 from streamad.types import ChannelSpec, Window, from_us
@@ -164,7 +164,7 @@ def test_too_few_sequences_are_a_failure_in_one_line(tmp_path: Path) -> None:
 
 def sent(config: Path) -> list[Request]:
     """Return the requests in the place of feedback, in their order."""
-    place = config.parent / "inliers.marks.jsonl"
+    place = config.parent / "marks.jsonl"
     lines = place.read_bytes().splitlines() if place.exists() else []
     return [msgspec.json.decode(line, type=Request) for line in lines]
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from streamad import plugins
 from streamad.cli import app
 from streamad.errors import RegistryError
-from streamad.judge.debts import debt_of
+from streamad.judge.explainer import debt_of
 from streamad.messages import ModelRef
 from streamad.partition_progress import Debt, ProgressUpdate
 from streamad.runtime.checkpoint import LocalCommitter

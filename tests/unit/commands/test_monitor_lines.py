@@ -22,7 +22,7 @@ from streamad.messages import (
     NearestSequence,
     TermShare,
 )
-from streamad.telemetry.metrics import LearningCounters, ServedCounters
+from streamad.telemetry.metrics import Counters, LearningCounters, ServedCounters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelRef("default.A", "0003")
@@ -141,7 +141,7 @@ def test_an_event_names_its_model_if_there_are_several(names_model: bool, messag
 def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     learned = LearningCounters(drifts=n, trainings=n, promotions=n)
     served = ServedCounters(version="0002", swaps=n, learned=learned)
-    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(served)}}
+    counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
@@ -151,7 +151,7 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
     n: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learning = {"default": asdict(ServedCounters(version="0002", swaps=n))}
-    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": learning}
+    counters = Counters().as_dict() | {"learning": learning}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     shown = " ".join(capsys.readouterr().out.split())
     assert said in shown
@@ -161,6 +161,11 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
     served = ServedCounters(learned=LearningCounters(trainings=3, failed=2))
-    counters = {"verdicts": {}, "dead_letters": {}, "late_samples": 0, "learning": {"default": asdict(served)}}
+    counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_attribution_that_names_no_channel_says_so() -> None:
+    nothing = structs.replace(why(), channels=[ChannelShare(channel="temp", unit="", share=0.001)])
+    assert str(attribution_line(nothing)) == "WHY r1 B-2  no channel stands out  id 5f0c2a91"

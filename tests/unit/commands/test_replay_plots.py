@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.figures import plots
-from streamad.commands.shared.figures.plots import file_name
+from streamad.commands import replay
+from streamad.commands.replay import file_name
 from tests.support.pictures import facts_of
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.judged_plant import copied, judged_plant
@@ -38,7 +38,7 @@ def test_every_alert_has_a_picture_with_its_id(plant: CliPlant) -> None:
 
 
 def test_the_number_of_pictures_is_bounded_and_said(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "MOST_PICTURES", 2)
+    monkeypatch.setattr(replay, "MOST_PICTURES", 2)
     done = plant("replay", "--quiet", "--plot", "pictures")
     n = len(plant.lines("alerts"))
     assert len(list((plant.folder / "pictures").iterdir())) == 2

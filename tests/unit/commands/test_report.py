@@ -144,7 +144,7 @@ def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, nam
     """``name`` is in every value of the template that holds text: one that is not escaped leaves it in the page."""
     now, model = datetime.now(UTC).isoformat(), {"name": name, "version": name}
     alerts, reasons, windows, verdicts = map(plant.lines, ("alerts", "attributions", "windows", "verdicts"))
-    ids = [f"{number} {name}" for number in range(len(alerts))]
+    ids = [f"{number:032x}" for number in range(len(alerts))]
     named = {"stream": name, "sequence": name}
     segment = {
         "channel": name, "unit": name, "start": 0.1, "end": 0.2, "start_time": now, "end_time": now,
@@ -158,7 +158,8 @@ def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, nam
     }
     unexplained = {"method": "none", "detail": name, "segments": [], "channels": [], "nearest": [], "terms": []}
     write(plant, "alerts", *(
-        alert | named | {"alert_id": id_, "model": model} for alert, id_ in zip(alerts, ids, strict=True)
+        alert | named | {"alert_id": id_, "model": model}
+        for alert, id_ in zip([*alerts, alerts[0]], [*ids, f"0 {name}"], strict=True)
     ))  # fmt: skip
     write(plant, "attributions", *(
         reason | {"alert_id": id_} | (unexplained if id_ == ids[0] else explained)
@@ -185,6 +186,7 @@ def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, nam
     assert visible_name(masked(name)) in page.text
     assert page.count("script") == 0
     assert page.count("img") == len(alerts) - 2
+    assert "of the alerts 1 line is unreadable and left out, the first: " in page.text, "its id is none"
 
 
 def test_a_plant_with_a_secret_in_its_outputs_places_does_not_show_it(plant: CliPlant) -> None:
@@ -208,7 +210,6 @@ def test_without_alerts_windows_and_outputs_it_is_a_page_that_says_so(plant: Cli
         "No sequence was judged in this time.",
         "No drift was reported",
         "No marks of operators.",
-        "without a section learning no marks are read",
     ):
         assert words in page.text
     assert page.count("img") == 0
@@ -288,11 +289,15 @@ def test_events_of_a_learner_stand_among_those_of_workers_by_time(plant: CliPlan
     assert "it is drift" not in text, "it is older than the newest"
 
 
-def test_messages_of_a_former_release_are_counted(plant: CliPlant) -> None:
+def test_lines_that_cannot_be_read_are_counted_and_the_first_is_named(plant: CliPlant) -> None:
     n = len(plant.lines("alerts"))
-    rewrite(plant.folder / "out" / "alerts.jsonl", type=None, schema_version=1)
+    rewrite(plant.folder / "out" / "alerts.jsonl", type=None)
+    with (plant.folder / "out" / "events.jsonl").open("a") as file:
+        file.write("not JSON\n")
     page = report(plant)
-    assert f"{n} messages in {plant.folder}/out/alerts.jsonl are of a former release's schema and left out" in page.text
+    first = f"{plant.folder}/out/alerts.jsonl, byte 0: it has no field `type`"
+    assert f"of the alerts {n} lines are unreadable and left out, the first: {first}" in page.text
+    assert "of the events 1 line is unreadable and left out, the first: " in page.text
 
 
 def test_a_damaged_window_or_a_removed_version_leave_the_alert_in_the_page(plant: CliPlant) -> None:

@@ -17,8 +17,7 @@ from streamad.commands.run.command import run, with_metrics_of, with_options, wo
 from streamad.commands.score import score
 from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StreamadError, UsageError
-from streamad.judge.shift.alert_rate import AllowedRate
-from streamad.judge.shift.many_alerts import ManyAlerts
+from streamad.judge.shift import AllowedRate, ManyAlerts
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.plugins import split_url
@@ -72,11 +71,16 @@ def test_each_worker_has_a_port_of_its_own_for_its_metrics(listen: str | None, n
 
 
 def test_a_worker_says_at_its_end_what_it_could_not_use() -> None:
-    counters = Counters().as_dict() | {"alerts": 1, "late_samples": 3, "unscorable": {"late": 2}, "records": 9}
+    counters = Counters().as_dict() | {"alerts": 1, "unscorable": {"late": 2}, "records": 99}
+    counters |= {"samples": 95, "late_samples": 3, "displaced": 5, "tombstones": 1}
     report = RunReport(counters | {"dead_letters": {"malformed": 4}}, 1.0, "default", [], [])
     said = worker_line("w-1", report)
     assert said.startswith("worker w-1: 0 sequences judged; 1 alert; unscorable (2 late); ")
-    assert said.endswith("dead letters: 4 (4 malformed); late samples: 3")
+    losses = (
+        "dead letters: 4 (4 malformed); late samples: 3; displaced: 5 of 99 samples are lost; values of equal times"
+    )
+    assert losses in said
+    assert said.endswith("as evenly spaced (decode.time: row); tombstones: 1 record left out")
 
 
 def test_a_worker_says_at_its_end_that_far_too_many_alerted() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from streamad.commands.check import sample as check_sample
 from streamad.commands.check.sample import read_sample
-from streamad.commands.init import records as init_records
-from streamad.commands.init.layout import find_layout
-from streamad.commands.init.records import read_raw
+from streamad.commands.init.finding import find_layout
+from streamad.commands.init.reading import sample as init_sample
+from streamad.commands.init.reading.sample import read_raw
 from streamad.plant import Plant
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
@@ -33,7 +33,7 @@ def test_check_and_init_read_a_bounded_part_of_one_long_text_in_many_rows(
     parquet.write_table(pyarrow.table(columns), tmp_path / "day.parquet")
     assert (tmp_path / "day.parquet").stat().st_size < 100_000
     monkeypatch.setattr(check_sample, "MAX_BYTES", 5_000_000)
-    monkeypatch.setattr(init_records, "MAX_BYTES", 5_000_000)
+    monkeypatch.setattr(init_sample, "MAX_BYTES", 5_000_000)
     raw = read_raw(str(tmp_path / "day.parquet"), tmp_path)
     assert not raw.is_complete
     assert raw.n_records < n / 2

@@ -17,7 +17,7 @@ from streamad.cli import app
 from streamad.errors import OutputError, StreamadError, UsageError
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
-from streamad.simulation.sensors import CHANNELS
+from streamad.simulation.faults import CHANNELS
 from streamad_connectors import memory
 
 SMALL = ("--train", "4", "--normal", "3", "--faulty", "2")

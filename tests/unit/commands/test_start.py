@@ -55,7 +55,7 @@ FAST = {
     "models prune --keep 2": 0,
     "inliers list": 0,
     "inliers export --out new.npz": 2,
-    "feedback --alert 5f0c2a --false-alarm": 2,
+    "feedback --alert 5f0c2a --false-alarm": 0,
     "alerts tail --url alerts.jsonl --from-start --limit 1": 0,
     "explain 5f0c2a": 0,
     "explain 5f0c2b": 1,

@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from streamad.commands.shared.progress_bar import Bar
+from streamad.commands.shared.console import Bar
 from streamad.commands.train import FitsShown
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
@@ -48,7 +48,7 @@ def shown(
         highlight=False,
         get_time=lambda: now_s,
     )
-    monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
+    monkeypatch.setattr("streamad.commands.shared.console.err", console)
     with Bar("training", quiet=as_json, is_kept=True) as bar:
         fits = FitsShown(bar)
         for step in steps_of[:n_steps]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from streamad.commands.run.workers import Supervisor, WorkerError
+from streamad.commands.run.processes import Supervisor, WorkerError
 from streamad.errors import UsageError
 
 # A worker that notes each life and ends by SIGTERM with exit code 0.

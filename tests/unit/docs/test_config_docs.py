@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from streamad.plugins import keys_of
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import Settings, load_settings
 
@@ -22,7 +23,7 @@ ROW = re.compile(r"^\| `([a-z_.]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield every key with its dotted path; a section itself only where it may be left out (null)."""
-    for name, field in model.model_fields.items():
+    for name, field in keys_of(model).items():
         parts = [field.annotation, *typing.get_args(field.annotation)]
         section = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
         if section is None or field.default is None:
@@ -62,6 +63,9 @@ def test_the_example_is_valid() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_the_example_shows_every_key_with_its_default_or_an_alternative(key: str) -> None:
     name = key.rsplit(".", 1)[-1]
+    if key == "learning.feedback":
+        assert DOC.count("The former name of `marks`") == 1  # read as before, and shown to nobody
+        return
     assert re.search(rf"(^|[ {{#]){name}: \S", EXAMPLE.read_text(encoding="utf-8"), re.MULTILINE) or name in {
         "fields",
         "models",

@@ -12,8 +12,9 @@ import yaml
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_values import DecodeErrorKind
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.types import Record
+from tests.support.ingest.decoded import block_in
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guide" / "messages.md").read_text(encoding="utf-8")
 T_US = 1_772_352_930_250_000
@@ -22,7 +23,7 @@ T_US = 1_772_352_930_250_000
 def examples() -> list[tuple[Decoder, str]]:
     """Return every JSON example with the decoder of the config that stands before it."""
     found, config = [], {}
-    for language, text in re.findall(r"```(yaml|json)\n(.*?)```", PAGE, flags=re.DOTALL):
+    for language, text in re.findall(r"```(yaml|json|influx)\n(.*?)```", PAGE, flags=re.DOTALL):
         if language == "yaml":
             config = yaml.safe_load(text)
             continue
@@ -34,9 +35,9 @@ def examples() -> list[tuple[Decoder, str]]:
 
 @pytest.mark.parametrize(("decoder", "text"), examples())
 def test_examples_are_read(decoder: Decoder, text: str) -> None:
-    block = decoder.decode(Record(0, text.encode(), key=b"reactor-1", timestamp_us=T_US + 7_200_000_000), T_US)
+    block = block_in(decoder, Record(0, text.encode(), key=b"reactor-1", timestamp_us=T_US + 7_200_000_000), T_US)
     assert block is not None
-    assert block.stream == ("L1" if '"line"' in text else "reactor-1")
+    assert block.stream == ("L1" if re.search(r'"line"|line=', text) else "reactor-1")
     assert block.sequence == ("1042" if "1042," in text else "B-1042")
     assert block.bad is None
     values = set(block.values[~np.isnan(block.values)].tolist())
@@ -50,7 +51,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 10
+    assert len(examples()) == PAGE.count("```json\n") + PAGE.count("```influx\n") > 11
 
 
 def test_the_table_names_every_kind() -> None:

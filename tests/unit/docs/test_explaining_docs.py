@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from streamad.commands import replay
 from streamad.commands.explain.finding import checked_id
 from streamad.commands.report.command import MOST_PICTURES, report
 from streamad.commands.report.gathering import MOST_ALERTS, MOST_EVENTS
 from streamad.commands.report.sections import DRIFT
-from streamad.commands.shared.figures import plots
 from streamad.errors import UsageError
 from streamad.judge.evaluation import alerts_by_chance
 from streamad.pictures.content import MOST_PANELS
@@ -25,7 +25,7 @@ def test_the_bounds_of_the_page_are_those_of_the_code() -> None:
     default = inspect.signature(report).parameters["pictures"].default
     assert MOST_PANELS == 6
     assert "at least three and at most six" in PAGE
-    assert f"draws the first {plots.MOST_PICTURES} alerts" in PAGE
+    assert f"draws the first {replay.MOST_PICTURES} alerts" in PAGE
     assert f"a table of the newest {MOST_ALERTS}, then each of the newest {default}" in PAGE
     assert f"(`--pictures N`, at most {MOST_PICTURES})" in PAGE
     assert f"the newest of {MOST_EVENTS}" in PAGE

@@ -15,7 +15,7 @@ from streamad.partition_progress import Progress, StreamProgress
 from streamad.plant import Plant
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
-from streamad.simulation.sensors import CHANNELS
+from streamad.simulation.faults import CHANNELS
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters, Gauges
 from streamad_connectors.kafka.client.options import (
@@ -80,7 +80,9 @@ def test_the_documented_default_is_the_default(title: str, name: str) -> None:
 
 def test_every_counter_and_gauge_of_the_status_line_is_documented_once() -> None:
     keys = re.findall(r"^\| `([a-z_0-9]+)` \| (?:counter|gauge) \|", section("The status line"), re.MULTILINE)
-    assert sorted(keys) == sorted([*Counters().as_dict(), "learning", *Gauges.__dataclass_fields__])
+    assert sorted(keys) == sorted(
+        [*Counters().as_dict(), "learning", *Gauges.__dataclass_fields__, "latency_p50_ms", "latency_p99_ms"]
+    )
 
 
 def test_the_example_is_valid() -> None:
@@ -147,8 +149,9 @@ def source_text(*folders: str) -> str:
 
 def test_every_event_is_documented_once_and_no_other() -> None:
     code = source_text("connectors/streamad_connectors/kafka")
-    code += "".join((ROOT / name).read_text() for name in ("streamad/runtime/pipeline.py", "streamad/ingest/intake.py"))
-    emitted = set(re.findall(r'(?:SourceNotice|Notice|\b_notice|\b_?emit)\(\s*"([a-z_]+)"', code))
+    modules = ("runtime/pipeline.py", "runtime/submitter.py", "ingest/intake.py")
+    code += "".join((ROOT / "streamad" / name).read_text() for name in modules)
+    emitted = set(re.findall(r'(?:SourceNotice|Notice|\b_notice|\b_?emit|\b_events\.tell)\(\s*"([a-z_]+)"', code))
     rows = re.findall(r"^\| `([a-z_]+)` \|", section("Events"), re.MULTILINE)
     assert len(emitted) > 5
     assert sorted(rows) == sorted(emitted)

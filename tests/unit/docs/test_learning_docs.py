@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "drift/plant_watch",
-    "judge/shift/watch",
+    "judge/shift",
     "commands/run/learner",
-    "learn/serving/in_service",
+    "learn/registry/hot_swap",
     "learn/process/model_learner",
     "learn/process/service",
     "learn/registry/backends",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -47,3 +51,28 @@ def test_short_series_err_upwards_and_constant_ones_have_none() -> None:
     assert 3.0 < np.median(short) < 6.0
     assert long_run_variance(np.full(100, 7.5)) == 0.0
     assert np.isfinite(long_run_variance(np.array([1.0, 2.0])))
+
+
+LEARN_AND_SHIFT = """
+import json, sys
+import numpy as np
+from streamad.drift.detector import ShiftDetector
+levels = np.random.default_rng(3).normal(size=400) + 3.0 * (np.arange(400) >= 300)
+detector, found = ShiftDetector(100, 1e-6), []
+for number, level in enumerate(levels):
+    found += [number] * (detector.add(number, float(level)) is not None)
+    if number == 200:
+        assert detector.adapt() is None
+print(json.dumps([found, sorted({"pandas", "sklearn", "river.drift"} & set(sys.modules))]))
+"""
+
+
+def test_a_shift_is_found_without_the_libraries_of_river_s_data_sets() -> None:
+    """They take more than a second to import, at every start of a learner."""
+    command = [sys.executable, "-c", LEARN_AND_SHIFT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found, imported = json.loads(done.stdout)
+    assert len(found) == 1
+    assert 300 <= found[0] < 320
+    assert imported == []

@@ -28,9 +28,10 @@ class Guarded:
     def run(self, alerts: str, *drifts: Drift) -> None:
         """Take one sequence per letter, x for an alert; ``drifts`` come with the first."""
         for letter in alerts:
-            changed = self.guard.add(self.number, letter == "x", drifts)
-            if changed is not None:
-                self.told.append((self.number, changed))
+            before = self.guard.changed
+            self.guard.add(self.number, letter == "x", drifts)
+            if self.guard.changed not in (None, before):
+                self.told.append((self.number, self.guard.changed))
             drifts, self.number = (), self.number + 1
 
 
@@ -109,8 +110,9 @@ def watched(shares: list[tuple[int, float, float]], seed: int) -> list[tuple[int
             values = rng.normal(size=(1, 8)) + rng.normal() + shift + 30 * is_faulty * rng.choice([-1, 1])
             p_value = 0.005 if is_faulty else float(rng.random())
             drifts = monitor.add(number, Window(values.astype(np.float32), 8), p_value)
-            changed = guard.add(number, p_value <= 0.02, drifts)
-            told += [(number, changed)] if changed is not None else []
+            before = guard.changed
+            guard.add(number, p_value <= 0.02, drifts)
+            told += [(number, guard.changed)] if guard.changed not in (None, before) else []
             number += 1
     return told
 

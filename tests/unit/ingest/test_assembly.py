@@ -116,7 +116,7 @@ def test_bare_marker_is_no_sample() -> None:
     plant = Plant(us(end=("marker",)))
     plant.send(0, 1)
     assert plant.send(2, end=True, value=NAN) == [("A", "marker", [0, 1])]
-    assert [closed.merged for closed in plant.finished] == [1]
+    assert [closed.sequence.merged for closed in plant.finished] == [1]
     assert plant.assembler.buffered_bytes == 0
 
 
@@ -331,6 +331,50 @@ def test_the_low_watermark_is_as_old_as_its_own_record_not_as_the_one_before() -
     after_a_break = plant.assembler.progress(3)
     assert (after_a_break.low_watermark, after_a_break.low_watermark_us) == (2, 1_000_000)
     assert after_a_break.clock_us == 110
+
+
+# --- lost samples ----------------------------------------------------------------------------------------------------
+
+
+def lost(plant: Plant) -> list[tuple[int, int, int]]:
+    plant.finished += plant.assembler.end_of_input()
+    return [(c.sequence.merged, c.sequence.displaced, c.sequence.n_late) for c in plant.finished]
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_a_sample_that_replaces_another_value_is_displaced_and_an_equal_copy_is_not(lateness: int) -> None:
+    plant = Plant(us(allowed_lateness=lateness))
+    for time, value in ((1, 7.0), (2, 7.0), (2, 7.0), (2, 8.0), (2, 7.0), (3, 7.0)):
+        plant.send(time, value=value)
+    assert lost(plant) == [(3, 2, 0)]
+
+
+def test_channels_that_complete_each_other_displace_nothing() -> None:
+    plant = Plant(us())
+    for row in ([1.0, NAN], [NAN, 2.0], [1.0, NAN], [NAN, 3.0]):
+        plant.assembler.push(SampleBlock("r", "A", plant.offset, np.array([5]), np.array([row], np.float32)), 0)
+        plant.offset += 1
+    assert lost(plant) == [(3, 1, 0)]
+
+
+def test_late_samples_count_in_their_sequence_while_it_is_open() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(5)
+    plant.send(3, 4, id="B")  # late, and no sequence of their own yet
+    plant.send(6, id="B")
+    plant.send(4, 4)
+    plant.send(9, end=True)
+    plant.send(5)  # its sequence has ended
+    plant.send(8, id="B")
+    assert lost(plant) == [(0, 0, 2), (0, 0, 3)]
+    assert len(plant.late()) == 6
+
+
+def test_late_samples_without_an_id_count_in_the_open_sequence_since_its_start() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=1))
+    plant.send(5, 10, id=None)
+    plant.send(4, 6, id=None)
+    assert lost(plant) == [(0, 0, 1)]
 
 
 # --- times relative to the start -------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.settings.plant_yaml import SequenceSettings
-from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, us
-from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
+from tests.support.ingest.assembly_cases import HOLDS, arrivals, orderly, orderly_settings, sequence_settings, us
+from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome, singles_of
+from tests.support.ingest.buffered import pending_samples
 
 ONE = (1.0, 2.0)
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[int]]
@@ -22,9 +23,17 @@ Outcome = tuple[Counter[Cut], Counter[Late], Counter[int]]
 # --- what comes of it ------------------------------------------------------------------------------------------------
 
 
-def outcome(limits: SequenceSettings, records: list[Record], expire: dict[int, int] | None = None) -> Outcome:
+HELD = {0: "x", 1: "y"}
+
+
+def outcome(
+    limits: SequenceSettings,
+    records: list[Record],
+    expire: dict[int, int] | None = None,
+    holds: dict[int, str] | None = None,
+) -> Outcome:
     """Run the records to their end; ``expire`` maps offsets to the wall clock's word after them."""
-    assembler = Assembler("p", limits)
+    assembler = Assembler("p", limits, holds=holds)
     finished: list[Closed] = []
     for offset, record in enumerate(records):
         finished += assembler.push(record.block(offset), record.record_us)
@@ -45,20 +54,33 @@ def without_positions(found: Outcome) -> Outcome:
     )
 
 
-def singles_of(records: list[Record]) -> list[Record]:
-    """Return one record per sample, in the same order."""
-    return [
-        replace(record, times=(time,), rows=(row,), end=index == record.end_at)
-        for record in records
-        for index, (time, row) in enumerate(zip(record.times, record.rows, strict=True))
-    ]
-
-
 # --- the laws --------------------------------------------------------------------------------------------------------
 
 
 @given(sequence_settings(), arrivals())
 @example(us(end=("marker",)), [Record("r", "A", (0,), (ONE,)), Record("r", "A", (0, 1), (ONE, ONE), end=True)])
+@example(
+    # The clock at 101 decides on the sample held at 71: the second one at 71 comes before r is silent again.
+    us(end=("length",), length=1, max_duration=0, max_samples=1, allowed_lateness=5),
+    [
+        Record("r", "A", (60,), (ONE,)),
+        Record("s", "A", (90,), (ONE,)),
+        Record("r", "A", (63,), (ONE,)),
+        Record("r", "A", (71,), (ONE,)),
+        Record("t", "A", (101,), (ONE,)),
+        Record("r", "A", (71,), (ONE,)),
+    ],
+)
+@example(
+    # Of two times in one record the first decides on the sample held at 68: its sequence ends by silence at 89.
+    us(end=("marker",), max_duration=11, max_samples=9, allowed_lateness=9),
+    [
+        Record("r", "A", (18,), (ONE,)),
+        Record("r", "A", (68,), (ONE,)),
+        Record("s", "B", (68, 88), (ONE, ONE)),
+        Record("s", "B", (98,), (ONE,)),
+    ],
+)
 @settings(max_examples=400)
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
     assert outcome(limits, records) == model_outcome(limits, records)
@@ -69,6 +91,21 @@ def test_agrees_with_the_model_where_samples_go_the_short_ways(limits: SequenceS
     assert outcome(limits, records) == model_outcome(limits, records)
 
 
+@given(sequence_settings(), arrivals(), HOLDS)
+@settings(max_examples=400)
+def test_a_sequence_begins_with_the_newest_readings_before_it(
+    limits: SequenceSettings, records: list[Record], holds: dict[int, str]
+) -> None:
+    assert outcome(limits, records, holds=holds) == model_outcome(limits, records, holds)
+
+
+@given(orderly_settings(), orderly(), HOLDS)
+def test_a_sequence_begins_with_the_newest_readings_where_samples_go_the_short_ways(
+    limits: SequenceSettings, records: list[Record], holds: dict[int, str]
+) -> None:
+    assert outcome(limits, records, holds=holds) == model_outcome(limits, records, holds)
+
+
 @given(sequence_settings(), arrivals())
 def test_no_sample_is_lost_or_counted_twice(limits: SequenceSettings, records: list[Record]) -> None:
     assembler = Assembler("p", limits)
@@ -76,18 +113,18 @@ def test_no_sample_is_lost_or_counted_twice(limits: SequenceSettings, records: l
 
     def count(finished: list[Closed]) -> None:
         nonlocal in_cuts, late, merged, jumped
-        in_cuts += sum(closed.sequence.n_samples for closed in finished if not closed.sequence.n_late)
+        in_cuts += sum(closed.sequence.n_samples for closed in finished if not closed.sequence.is_late)
         found = assembler.take_late()
         late += sum(len(samples.times_us) for samples in found)
-        merged += sum(each.merged for each in (*finished, *found))
+        merged += sum(each.merged for each in (*(closed.sequence for closed in finished), *found))
         jumped += sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
-        assert pushed == jumped + in_cuts + late + merged + assembler.pending_samples + len(assembler.jumps.held)
+        assert pushed == jumped + in_cuts + late + merged + pending_samples(assembler) + len(assembler.jumps.held)
 
     for offset, record in enumerate(records):
         pushed += len(record.times)
         count(assembler.push(record.block(offset), record.record_us))
     count(assembler.end_of_input())
-    assert assembler.pending_samples == len(assembler.jumps.held) == assembler.buffered_bytes == 0
+    assert pending_samples(assembler) == len(assembler.jumps.held) == assembler.buffered_bytes == 0
 
 
 @given(sequence_settings(), arrivals())
@@ -95,16 +132,16 @@ def test_held_bytes_are_those_of_the_pending_samples(limits: SequenceSettings, r
     assembler = Assembler("p", limits)
 
     def check() -> None:
-        assert (assembler.buffered_bytes == 0) == (assembler.pending_samples == 0)
-        assert 0 <= assembler.buffered_bytes <= 416 * assembler.pending_samples  # a run of one sample of two channels
+        assert (assembler.buffered_bytes == 0) == (pending_samples(assembler) == 0)
+        assert 0 <= assembler.buffered_bytes <= 416 * pending_samples(assembler)  # a run of one sample of two channels
 
     for offset, record in enumerate(records):
         assembler.push(record.block(offset), record.record_us)
         check()
-    while assembler.pending_samples:
-        before = assembler.pending_samples
+    while pending_samples(assembler):
+        before = pending_samples(assembler)
         assembler.evict_largest()
-        assert assembler.pending_samples < before
+        assert pending_samples(assembler) < before
         check()
     assert assembler.buffered_bytes == 0
     assert assembler.evict_largest() == []
@@ -124,7 +161,8 @@ def test_chunking_changes_nothing(limits: SequenceSettings, records: list[Record
             chunks[-1] = replace(last, times=last.times + single.times, rows=last.rows + single.rows, end=single.end)
         else:
             chunks.append(single)
-    assert without_positions(outcome(limits, chunks)) == without_positions(outcome(limits, singles))
+    of_chunks, of_singles = outcome(limits, chunks, holds=HELD), outcome(limits, singles, holds=HELD)
+    assert without_positions(of_chunks) == without_positions(of_singles)
 
 
 @given(sequence_settings(), arrivals(clock="constant", routes="AB"), st.data())
@@ -137,8 +175,8 @@ def test_order_within_the_lateness_bound_changes_nothing(
         st.lists(st.integers(0, limits.allowed_lateness), min_size=len(in_order), max_size=len(in_order))
     )
     arrival = sorted(range(len(in_order)), key=lambda i: in_order[i].times[0] + delays[i])
-    found = outcome(limits, [in_order[i] for i in arrival])
-    assert without_positions(found) == without_positions(outcome(limits, in_order))
+    found = outcome(limits, [in_order[i] for i in arrival], holds=HELD)
+    assert without_positions(found) == without_positions(outcome(limits, in_order, holds=HELD))
 
 
 @given(sequence_settings(), arrivals(clock="rising"), st.data())
@@ -149,13 +187,13 @@ def test_live_and_replay_cut_the_same(limits: SequenceSettings, records: list[Re
         for offset, (now, later) in enumerate(pairwise(clocks))
         if data.draw(st.booleans())
     }
-    assert outcome(limits, records, expire) == outcome(limits, records)
+    assert outcome(limits, records, expire, HELD) == outcome(limits, records, holds=HELD)
 
 
 @given(sequence_settings(), arrivals(clock="constant"))
 def test_streams_do_not_disturb_each_other(limits: SequenceSettings, records: list[Record]) -> None:
-    cuts, lates, _ = without_positions(outcome(limits, records))
+    cuts, lates, _ = without_positions(outcome(limits, records, holds=HELD))
     for name in {record.stream for record in records}:
-        alone = without_positions(outcome(limits, [record for record in records if record.stream == name]))
+        alone = without_positions(outcome(limits, [each for each in records if each.stream == name], holds=HELD))
         assert alone[0] == Counter(cut for cut in cuts.elements() if cut.stream == name)
         assert alone[1] == Counter(late for late in lates.elements() if late.stream == name)

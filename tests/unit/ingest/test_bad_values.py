@@ -19,15 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streamad.ingest.bad_values import HOUR_US, MOST_CHANNELS, BadValueWatch
+from streamad.ingest.dead_letters import HOUR_US, MOST_CHANNELS, BadValueWatch
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.messages import DeadLetter
 from streamad.partition_progress import Progress, merge
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings, Settings
-from streamad.settings.readings import QualitySettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings, QualitySettings
+from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import BAD_REASONS, BadValues, FloatArray, Record, RecordBatch, SampleBlock
+from tests.support.ingest.decoded import block_in
 from tests.support.runtime.pipeline import START_US, settings_of
 
 T = START_US // 1_000_000
@@ -44,7 +45,7 @@ def decoded(
     message: Any, settings: DecodeSettings = OWN, channels: list[ChannelSettings] | None = None, **record: Any
 ) -> SampleBlock:
     value = message if isinstance(message, bytes) else json.dumps(message).encode()
-    block = Decoder(settings, channels or CHANNELS).decode(Record(7, value, **record), None)
+    block = block_in(Decoder(settings, channels or CHANNELS), Record(7, value, **record))
     assert block is not None
     return block
 

@@ -17,8 +17,9 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_own import OwnReader
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import DecodeErrorKind
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 CHANNELS = [ChannelSettings(name="temp"), ChannelSettings(name="pressure")]
 T = 1_772_352_930  # 2026-03-01T08:15:30Z
@@ -38,7 +39,7 @@ def decode(
 ) -> SampleBlock | None:
     value = message if isinstance(message, bytes) else json.dumps(message).encode()
     record = Record(7, value, timestamp_us=timestamp_us, key=key, native=native)
-    return Decoder(settings or DecodeSettings(), channels or CHANNELS).decode(record, NOW_US)
+    return block_in(Decoder(settings or DecodeSettings(), channels or CHANNELS), record, NOW_US)
 
 
 def decoded(*arguments: Any, **options: Any) -> SampleBlock:
@@ -246,7 +247,8 @@ def test_relative_times_are_offsets() -> None:
     assert decoded(chunk(times=[0, 1.5]), settings).times_us.tolist() == [0, 1_500_000]
     assert decoded(single(time="2.5"), settings).times_us.tolist() == [2_500_000]
     assert decoded(single(time=10**9), settings, timestamp_us=0).times_us.tolist() == [10**15]  # no skew of offsets
-    for time in (-1, "2026-03-01T08:15:30Z"):
+    assert decoded(chunk(times=[-1, 1]), settings).times_us.tolist() == [-1_000_000, 1_000_000]  # before a trigger
+    for time in (-(10**10), "2026-03-01T08:15:30Z"):
         assert kind_of_error(single(time=time), settings) == "bad_time"
 
 
@@ -367,12 +369,13 @@ def test_bad_messages(kind: str, message: Any, text: str) -> None:
 def test_a_header_that_names_a_schema_explains_what_is_no_message() -> None:
     decoder = Decoder(DecodeSettings(), CHANNELS)
     with pytest.raises(DecodeError, match=r"Schema Registry serializer \(a header names schema '01ab'\)") as caught:
-        decoder.decode(Record(0, b"\x02r1\x02", schema="01ab"), None)
+        block_in(decoder, Record(0, b"\x02r1\x02", schema="01ab"))
     assert caught.value.kind == "schema_registry"
-    block = decoder.decode(Record(0, json.dumps(single()).encode(), schema="01ab"), None)  # its payload is plain JSON
+    plain = Record(0, json.dumps(single()).encode(), schema="01ab")
+    block = block_in(decoder, plain)
     assert block is not None
     with pytest.raises(DecodeError) as caught:
-        decoder.decode(Record(0, b"5", schema="01ab"), None)
+        block_in(decoder, Record(0, b"5", schema="01ab"))
     assert caught.value.kind == "wrong_type"
 
 
@@ -422,9 +425,9 @@ def message(time: str) -> bytes:
 def test_dates_without_an_offset_are_local_times_of_the_configured_zone() -> None:
     settings = DecodeSettings(timezone="Europe/Berlin", max_clock_skew="400d")
     berlin = Decoder(settings, CHANNELS)
-    summer = berlin.decode(Record(0, message(time="2026-07-01T08:15:30")), NOW_US)
-    with_offset = berlin.decode(Record(0, message(time="2026-07-01T08:15:30+02:00")), NOW_US)
-    winter = berlin.decode(Record(0, message(time="2026-01-01T08:15:30")), NOW_US)
+    summer = block_in(berlin, Record(0, message(time="2026-07-01T08:15:30")), NOW_US)
+    with_offset = block_in(berlin, Record(0, message(time="2026-07-01T08:15:30+02:00")), NOW_US)
+    winter = block_in(berlin, Record(0, message(time="2026-01-01T08:15:30")), NOW_US)
     assert summer is not None
     assert with_offset is not None
     assert winter is not None
@@ -435,3 +438,30 @@ def test_dates_without_an_offset_are_local_times_of_the_configured_zone() -> Non
 def test_an_unknown_time_zone_is_named() -> None:
     with pytest.raises(ValueError, match="no time zone 'Berlin'"):
         DecodeSettings(timezone="Berlin")
+
+
+def test_several_fields_name_the_sequence_together() -> None:
+    fields = FieldSettings(sequence=("fault", "run"), time="t", values=None)
+    decoder = Decoder(DecodeSettings(fields=fields), [ChannelSettings(name="x")])
+
+    def sequence_of(message: dict[str, Any]) -> str | None:
+        block = block_in(decoder, Record(0, json.dumps({"stream": "s", "t": 1, "x": 1, **message}).encode()))
+        assert block is not None
+        return block.sequence
+
+    assert sequence_of({"fault": 1, "run": "7"}) == "1/7"
+    assert sequence_of({"fault": 11, "run": 7.0}) == "11/7"
+    assert sequence_of({"fault": 1}) is None
+    assert sequence_of({"fault": 1, "run": ""}) is None
+    with pytest.raises(DecodeError, match="fault and run: is longer than 256 characters"):
+        sequence_of({"fault": "a" * 200, "run": "b" * 200})
+
+
+@pytest.mark.parametrize(("unit", "second"), [("min", 60), ("h", 3_600), ("d", 86_400)])
+def test_relative_times_may_count_minutes_hours_and_days(unit: Any, second: int) -> None:
+    fields = FieldSettings(time="t", values=None)
+    decoder = Decoder(DecodeSettings(fields=fields, time="relative", time_unit=unit), [ChannelSettings(name="x")])
+    for value in (0.5, "0.5"):
+        block = block_in(decoder, Record(0, json.dumps({"stream": "s", "t": value, "x": 1}).encode()))
+        assert block is not None
+        assert block.times_us.tolist() == [second * 500_000]

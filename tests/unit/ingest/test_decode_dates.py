@@ -20,9 +20,11 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.record_times import DecodedTimes
 from streamad.plant import Plant
 from streamad.runtime.wiring import source_for
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings, Settings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 GERMAN = "%d.%m.%Y %H:%M:%S"
 CHANNELS = [ChannelSettings(name="temp")]
@@ -31,13 +33,13 @@ T = datetime(2026, 3, 23, 6, 0, tzinfo=UTC)
 T_US = int(T.timestamp()) * 1_000_000
 
 
-def settings_for(form: str, *, flat: bool = False, zone: str | None = "UTC") -> DecodeSettings:
+def settings_for(form: str | None, *, flat: bool = False, zone: str | None = "UTC") -> DecodeSettings:
     return DecodeSettings(time_format=form, timezone=zone, fields=FLAT if flat else None)
 
 
 def decoded(message: Any, settings: DecodeSettings, **record: Any) -> SampleBlock:
     value = message if isinstance(message, bytes) else json.dumps(message).encode()
-    block = Decoder(settings, CHANNELS).decode(Record(0, value, **record), None)
+    block = block_in(Decoder(settings, CHANNELS), Record(0, value, **record))
     assert block is not None
     return block
 
@@ -76,9 +78,17 @@ def forms(time: Any) -> list[tuple[Any, bool]]:
         ("unix_us", None, str(T_US)),
         ("unix_ns", None, T_US * 10**3),
         ("unix_ms", None, "2026-03-23T06:00:00Z"),
+        ("dotnet_ticks", None, (T_US + 62_135_596_800_000_000) * 10 + 4),
+        ("dotnet_ticks", None, str((T_US + 62_135_596_800_000_000) * 10 - 5)),
+        ("filetime", "Europe/Berlin", (T_US + 11_644_473_600_000_000) * 10),
+        ("garmin_fit", None, 1_143_180_000),
+        ("garmin_fit", None, 1_143_180_000.0),
+        ("garmin_fit", None, "/Date(1774245600000)/"),
+        (None, None, "/Date(1774245600000)/"),
+        (None, None, "/Date(1774245600000+0100)/"),  # the number is UTC
     ],
 )
-def test_dates_in_every_form_of_message(form: str, zone: str | None, time: Any) -> None:
+def test_dates_in_every_form_of_message(form: str | None, zone: str | None, time: Any) -> None:
     for message, is_flat in forms(time):
         block = decoded(message, settings_for(form, flat=is_flat, zone=zone))
         assert block.times_us.tolist() == [T_US]
@@ -103,6 +113,13 @@ def test_dates_in_every_form_of_message(form: str, zone: str | None, time: Any) 
         ("excel", "soon", "bad_time", "soon"),
         ("excel", True, "bad_time", "true is no Excel date"),
         ("excel", 1.0, "bad_time", "before 1970"),
+        ("dotnet_ticks", T_US * 1_000, "bad_time", "is no time of 1970 to 2200 (time_format is dotnet_ticks)"),
+        ("filetime", 0, "bad_time", "0 is no time of 1970 to 2200"),
+        ("garmin_fit", -700_000_000, "bad_time", "is no time of 1970 to 2200"),
+        ("garmin_fit", True, "bad_time", "true is no time"),
+        ("garmin_fit", 1e300, "bad_time", "is no time of 1970 to 2200"),
+        ("unix_ms", "/Date(-1)/", "bad_time", "before 1970"),
+        ("unix_ms", "/Date(99999999999999999)/", "bad_time", "decode.time_format names other formats"),
         ("unix_ms", "23.03.2026", "bad_time", "decode.time_format names other formats"),
     ],
 )
@@ -172,7 +189,7 @@ async def test_parquet_times_without_a_zone_are_those_of_decode_timezone(
             elif isinstance(event, RecordBatch):
                 decoder = Decoder(decode, CHANNELS)
                 for record in event.records:
-                    block = decoder.decode(record, None)
+                    block = block_in(decoder, record)
                     assert block is not None
                     times_us += block.times_us.tolist()
         await source.close()
@@ -205,7 +222,7 @@ APART: dict[str, Any] = {"stream": "line", "time": "day", "time_of_day": "clock"
 
 def read_apart(message: dict[str, Any], **settings: Any) -> int:
     decode = DecodeSettings(fields=FieldSettings(**APART), timezone="Europe/Berlin", **settings)
-    block = Decoder(decode, [ChannelSettings(name="temp")]).decode(Record(0, json.dumps(message).encode()), None)
+    block = block_in(Decoder(decode, [ChannelSettings(name="temp")]), Record(0, json.dumps(message).encode()))
     assert block is not None
     return int(block.times_us[0])
 
@@ -225,9 +242,9 @@ def test_dates_and_times_of_day_of_two_fields_are_read_as_one() -> None:
         ({"day": None}, "missing_field", "day: is missing"),
         ({"clock": 6}, "bad_time", "day, clock: '23.03.2026 000006' is not of decode.time_format"),
         ({"clock": [6]}, "wrong_type", "clock: must be a time of day as text or digits, got a list"),
-        ({"day": [1]}, "wrong_type", "day: must be a date as text, got a list"),
+        ({"day": 1.5}, "wrong_type", "day: must be a date as text, got 1.5"),
         ({"clock": "noon"}, "bad_time", "day, clock: '23.03.2026 noon' is not of decode.time_format"),
-        ({"values": [[1.0]], "day": ["23.03.2026"]}, "wrong_type", "day: must be a date"),
+        ({"day": ["23.03.2026"]}, "wrong_shape", "day, clock: a time in several fields is for messages of one sample"),
     ],
 )
 def test_what_is_no_date_or_no_time_of_day_is_an_error(change: dict[str, Any], kind: str, text: str) -> None:
@@ -238,12 +255,12 @@ def test_what_is_no_date_or_no_time_of_day_is_an_error(change: dict[str, Any], k
 
 def test_times_of_day_are_for_dates_in_messages_of_one_sample() -> None:
     for fields, settings in (({"time": "record"}, {}), ({}, {"time": "relative"})):
-        with pytest.raises(ValueError, match="time_of_day"):
+        with pytest.raises(ValueError, match=r"time.of.day"):
             DecodeSettings(fields={**APART, **fields}, **settings)  # type: ignore[arg-type]
     decode = DecodeSettings(fields=FieldSettings(**{**APART, "values": "rows"}))
     chunk = json.dumps({"line": "L1", "times": [1.0], "rows": [[1.0]], "clock": "06:00"}).encode()
-    with pytest.raises(DecodeError, match="clock: times of day are for messages of one sample"):
-        Decoder(decode, [ChannelSettings(name="temp")]).decode(Record(0, chunk), None)
+    with pytest.raises(DecodeError, match="day, clock: a time in several fields is for messages of one sample"):
+        block_in(Decoder(decode, [ChannelSettings(name="temp")]), Record(0, chunk))
 
 
 def test_the_sorters_identity_is_that_of_earlier_versions_without_a_time_of_day() -> None:

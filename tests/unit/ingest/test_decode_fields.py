@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import BAD_REASONS, Record, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 T = 1_772_352_930
 T_US = T * 1_000_000
@@ -29,7 +30,7 @@ def decode(
     message: Any, settings: DecodeSettings, channels: list[ChannelSettings] | None = None, **record: Any
 ) -> SampleBlock | None:
     value = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return Decoder(settings, channels or CHANNELS).decode(Record(7, value, **record), NOW_US)
+    return block_in(Decoder(settings, channels or CHANNELS), Record(7, value, **record), NOW_US)
 
 
 def decoded(message: Any, settings: DecodeSettings, *arguments: Any, **record: Any) -> SampleBlock:

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_values import DecodeErrorKind
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
+from tests.support.ingest.decoded import block_in
 from tests.support.ingest.mutations import CHANNELS, START_S, mutated_messages
 
 NOW_US = (START_S + 7_200) * 1_000_000
 N_MESSAGES = 20_000
+LATEST_US = 7_258_118_400_000_000
 CHANNEL_SETTINGS = [ChannelSettings(name=name) for name in CHANNELS]
 DECODERS = {
     "own": DecodeSettings(),
@@ -32,6 +34,16 @@ DECODERS = {
     "mapped": DecodeSettings(fields=FieldSettings()),
     "flat": DecodeSettings(fields=FieldSettings(values=None, stream="key"), default_stream="x"),
     "nested flat": DecodeSettings(fields=FieldSettings(values=None, time="record", end="values.temp")),
+    "lists": DecodeSettings(fields=FieldSettings(values=None, time="times"), time="relative"),
+    "steps": DecodeSettings(fields=FieldSettings(start="time", step="values.temp", values=None)),
+    "rates": DecodeSettings(fields=FieldSettings(start="record", step={"field": "time", "unit": "hz"})),  # type: ignore[arg-type]
+    "nested": DecodeSettings(fields=FieldSettings(values="values.temp", nested=("values", "values.temp"))),
+    "pattern": DecodeSettings(
+        fields=FieldSettings(value="values.temp", pattern={"field": "stream", "parts": "{stream}-{channel}"})  # type: ignore[arg-type]
+    ),
+    "influx": DecodeSettings(format="influx", fields=FieldSettings(values=None), default_stream="x"),
+    "rows": DecodeSettings(fields=FieldSettings(values=None), time="row", row_period="20ms"),  # type: ignore[arg-type]
+    "split": DecodeSettings(fields=FieldSettings(time=("time", "ms", "us")), decimal=",", thousands="."),
     "per channel": DecodeSettings(fields=FieldSettings(channel="sequence", value="values.temp", ignore_unknown=False)),
 }
 
@@ -39,7 +51,7 @@ DECODERS = {
 def outcome(decoder: Decoder, record: Record) -> str:
     """Decode ``record``, check what a block promises, and return what came of it."""
     try:
-        block = decoder.decode(record, NOW_US)
+        block = block_in(decoder, record, NOW_US)
     except DecodeError as error:
         assert_readable(error)
         return error.kind
@@ -61,8 +73,8 @@ def assert_sound(block: SampleBlock) -> None:
     assert block.times_us.dtype == np.int64
     assert block.times_us.shape == (n_samples,)
     assert (np.diff(block.times_us) >= 0).all()
-    assert block.times_us[0] >= 0
-    assert block.times_us[-1] <= 7_258_118_400_000_000
+    assert block.times_us[0] >= (-LATEST_US if block.relative else 0)
+    assert block.times_us[-1] <= LATEST_US
     assert block.values.dtype == np.float32
     assert block.values.shape == (n_samples, len(CHANNELS))
     assert not np.isinf(block.values).any()

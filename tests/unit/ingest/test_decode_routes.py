@@ -15,8 +15,9 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_own import OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import FieldPath, Samples
-from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 T = 1_772_352_930
 NOW_US = T * 1_000_000 + 60_000_000
@@ -29,7 +30,7 @@ FLAT_FIELDS = FieldSettings(stream="machine", sequence="batch", time="ts", value
 
 def decode(message: Any, route: str, settings: DecodeSettings | None = None, **record: Any) -> SampleBlock:
     value = message if isinstance(message, bytes) else json.dumps(message).encode()
-    block = Decoder(settings or DecodeSettings(), CHANNELS, route).decode(Record(7, value, **record), NOW_US)
+    block = block_in(Decoder(settings or DecodeSettings(), CHANNELS, route), Record(7, value, **record), NOW_US)
     assert block is not None
     return block
 
@@ -187,7 +188,7 @@ def test_a_channel_may_choose_the_model() -> None:
 
 def test_without_a_route_the_same_key_is_skipped_as_any_other() -> None:
     value = json.dumps({**SINGLE, "recipe": ["whatever"]}).encode()
-    block = Decoder(DecodeSettings(), CHANNELS).decode(Record(0, value), NOW_US)
+    block = block_in(Decoder(DecodeSettings(), CHANNELS), Record(0, value), NOW_US)
     assert block is not None
     assert block.route is None
 
@@ -209,7 +210,7 @@ anything = st.recursive(
 def told(decoder: Decoder, value: bytes) -> tuple[str | None, str | None]:
     """The route, or the kind of error."""
     try:
-        block = decoder.decode(Record(0, value), NOW_US)
+        block = block_in(decoder, Record(0, value), NOW_US)
     except DecodeError as error:
         return None, error.kind
     assert block is not None

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.sequences.clocks import NEVER_US, Clocks
-from streamad.ingest.sequences.earliest import Earliest
 from streamad.ingest.sequences.open_sequence import OpenSequence
-from streamad.ingest.sequences.open_sequences import OpenSequences
+from streamad.ingest.sequences.open_sequences import Earliest, OpenSequences
 from streamad.ingest.sequences.runs import Run
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import Position

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.ingest.partition.refused_streams import RefusedStreams
+from streamad.ingest.dead_letters import RefusedStreams
 
 HOUR_US = 3_600_000_000
 

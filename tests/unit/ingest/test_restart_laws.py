@@ -2,199 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamad.ingest.decode import Decoder
-from streamad.ingest.intake import Intake
-from streamad.ingest.sequences.closed_sequences import Closed
-from streamad.messages import DeadLetter, LateRecord, OutputRecord
-from streamad.partition_progress import Progress, merge
-from streamad.settings.plant_yaml import SequenceSettings, Settings
-from streamad.telemetry.metrics import Counters
-from streamad.types import Record, RecordBatch
-from tests.support.ingest import assembly_model
-from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings
-from tests.support.ingest.assembly_model import cut_of
-from tests.support.runtime.pipeline import START_US, settings_of
-
-BROKEN = b"{"
-
-
-class Outside(NamedTuple):
-    """What comes from outside: silence of ``idle_us`` by the wall clock, or short memory."""
-
-    kind: Literal["expire", "evict"]
-    idle_us: int = 0
+from streamad.ingest.table.rows import Row
+from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.ingest.assembly_cases import (
+    arrivals,
+    orderly,
+    orderly_settings,
+    restarting,
+    restarting_settings,
+    sequence_settings,
+    together,
+)
+from tests.support.ingest.restarts import Partition, Step, never, scripts
+from tests.support.ingest.tables import rows, table_of, table_settings
+from tests.support.runtime.pipeline import START_US
 
 
-@dataclass(frozen=True)
-class Step:
-    """A batch of one record, then what comes from outside before the next one."""
-
-    record: Record
-    next_offset: int
-    outside: tuple[Outside, ...] = ()
-
-
-def message_of(record: assembly_model.Record) -> bytes:
-    """Return the record as a chunk of the own format, its ticks after ``START_US``."""
-    return json.dumps(
-        {
-            "stream": record.stream,
-            "sequence": record.sequence,
-            "times": [(START_US + time) / 1e6 for time in record.times],
-            "values": record.rows,
-            "end": record.end,
-            "recipe": record.route,
-        }
-    ).encode()
-
-
-@st.composite
-def scripts(draw: st.DrawFn, arriving: st.SearchStrategy[list[assembly_model.Record]]) -> list[Step]:
-    """Draw records with gaps between their offsets, some of them unreadable, and what comes from outside."""
-    outside = st.lists(
-        st.one_of(
-            st.integers(1, 60).map(lambda idle_us: Outside("expire", idle_us)),
-            st.just(Outside("evict")),
-        ),
-        max_size=3,
+@given(table_settings(), rows(start=START_US + 50, routes=True), scripts(arrivals(most=16)), st.data())
+@settings(max_examples=300)
+def test_a_restart_cuts_by_the_table_as_before(
+    limits: SequenceSettings, table: list[Row], script: list[Step], data: st.DataObject
+) -> None:
+    # No wall clock: a table cuts recordings.
+    script = [replace(step, outside=tuple(each for each in step.outside if each.kind == "evict")) for step in script]
+    batches, from_start = table_of(table, routes=data.draw(st.booleans())), data.draw(st.booleans())
+    uninterrupted = Partition(limits, script, never, from_start=from_start, table=batches).run(0)
+    partition = Partition(
+        limits,
+        script,
+        lambda what, n: data.draw(st.integers(0, n), label=what),
+        from_start=from_start,
+        table=batches,
     )
-    offset, steps = draw(st.integers(0, 2)), []
-    for record in draw(arriving):
-        record_us = None if record.record_us is None else START_US + record.record_us
-        for value in [BROKEN] * draw(st.sampled_from([0, 0, 0, 1])) + [message_of(record)]:
-            following = offset + draw(st.sampled_from([1, 1, 3]))
-            next_offset = draw(st.sampled_from([offset + 1, following]))
-            steps.append(Step(Record(offset, value, record_us), next_offset, tuple(draw(outside))))
-            offset = following
-    return steps
-
-
-class Partition:
-    """One process after the other on the same script, as the pipeline drives them.
-
-    ``choose(what, n)`` is asked for a number from 0 to n wherever chance decides: whether to commit, how much, whether
-    to crash. ``told`` holds what was committed.
-    """
-
-    def __init__(
-        self, limits: SequenceSettings, script: list[Step], choose: Callable[[str, int], int], *, from_start: bool
-    ) -> None:
-        plant = settings_of(channels=[{"name": "x"}, {"name": "y"}], models={"field": "recipe"})
-        self.settings: Settings = plant.model_copy(update={"sequences": limits})
-        self.script = script
-        self.events = [(i, j) for i, step in enumerate(script) for j in range(-1, len(step.outside))]
-        self.choose = choose
-        self.from_start = from_start
-        self.progress: Progress | None = None
-        self.done = 0
-        self.told: Counter[Any] = Counter()
-
-    def run(self, crashes: int) -> Counter[Any]:
-        while not self.live(may_crash=crashes > 0):
-            crashes -= 1
-        return self.told
-
-    def live(self, *, may_crash: bool) -> bool:
-        """Run one process; return whether it reached the end."""
-        decoder = Decoder(self.settings.decode, self.settings.channels, self.settings.route_field)
-        intake = Intake(
-            "p", self.settings, decoder, Counters(), seen_from_start=self.from_start, progress=self.progress
-        )
-        in_flight: deque[Closed] = deque()
-        aside: list[OutputRecord] = []
-
-        def goes_on(done: int) -> bool:
-            aside.extend(intake.take_aside())
-            if self.choose("commit", 2) == 1:
-                self.commit(intake, in_flight, aside, self.choose("verdicts", len(in_flight)), done)
-            return not (may_crash and self.choose("crash", 12) == 12)
-
-        for batch in self.read_again():
-            in_flight += intake.take(batch, START_US)
-            if not goes_on(self.done):
-                return False
-        assert not intake.is_recovering
-        for done in range(self.done, len(self.events)):
-            in_flight += self.happen(intake, *self.events[done])
-            if not goes_on(done + 1):
-                return False
-        self.commit(intake, in_flight, aside, len(in_flight), len(self.events))
-        if may_crash and self.choose("crash", 4) == 4:
-            return False
-        in_flight += intake.end_of_input(START_US)
-        aside += intake.take_aside()
-        self.commit(intake, in_flight, aside, len(in_flight), len(self.events), ended=True)
-        return not (may_crash and self.choose("crash", 4) == 4)
-
-    def read_again(self) -> list[RecordBatch]:
-        """Return the records from the low watermark on, in batches cut anew."""
-        if self.progress is None or self.progress.low_watermark == self.progress.next_offset:
-            return []
-        batches: list[RecordBatch] = []
-        for step in self.script:
-            if self.progress.low_watermark <= step.record.offset < self.progress.next_offset:
-                records: tuple[Record, ...] = (step.record,)
-                if batches and self.choose("join", 1):
-                    records = batches.pop().records + records
-                batches.append(RecordBatch("p", records, step.next_offset))
-        if not batches:
-            return [RecordBatch("p", (), self.progress.next_offset)]
-        return batches
-
-    def happen(self, intake: Intake, i: int, j: int) -> list[Closed]:
-        step = self.script[i]
-        if j < 0:
-            return intake.take(RecordBatch("p", (step.record,), step.next_offset), START_US)
-        if step.outside[j].kind == "expire":
-            return intake.expire(step.outside[j].idle_us, START_US)
-        return intake.evict_largest(START_US)
-
-    def commit(
-        self,
-        intake: Intake,
-        in_flight: deque[Closed],
-        aside: list[OutputRecord],
-        verdicts: int,
-        done: int,
-        *,
-        ended: bool = False,
-    ) -> None:
-        for closed in [in_flight.popleft() for _ in range(verdicts)]:
-            intake.committed(closed)
-            self.told[cut_of(closed)] += 1
-        for record in aside:
-            self.told.update(told_by(record))
-        aside.clear()
-        merged = merge(self.progress, intake.progress(ended=ended))
-        assert merged.low_watermark <= merged.next_offset
-        self.progress = msgspec.msgpack.decode(msgspec.msgpack.encode(merged), type=Progress)
-        self.done = done
-
-
-def told_by(record: OutputRecord) -> list[tuple[Any, ...]]:
-    """Return a dead letter, or the late samples one by one, comparable."""
-    message = record.message
-    if isinstance(message, DeadLetter):
-        return [("dead", message.origin.offset)]
-    assert isinstance(message, LateRecord)
-    return [
-        (message.origin.offset, message.stream, message.sequence, message.cause, time, tuple(row))
-        for time, row in zip(message.times, message.values, strict=True)
-    ]
-
-
-def never(_: str, __: int) -> int:
-    return 0
+    assert partition.run(data.draw(st.integers(1, 3))) == uninterrupted
 
 
 @given(sequence_settings(), scripts(arrivals(most=16)), st.integers(1, 3), st.booleans(), st.data())
@@ -220,4 +66,63 @@ def test_a_restart_changes_nothing_where_samples_go_the_short_ways(
     partition = Partition(
         limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start
     )
+    assert partition.run(crashes) == uninterrupted
+
+
+@given(
+    sequence_settings(), scripts(together(arrivals(most=16)), each=True), st.integers(1, 3), st.booleans(), st.data()
+)
+@settings(max_examples=400)
+def test_a_restart_changes_nothing_where_records_hold_several_sequences(
+    limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
+) -> None:
+    uninterrupted = Partition(limits, script, never, from_start=from_start, each=True).run(0)
+    partition = Partition(
+        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start, each=True
+    )
+    assert partition.run(crashes) == uninterrupted
+
+
+@given(restarting_settings(), scripts(restarting(), 0), st.integers(1, 3), st.booleans(), st.data())
+@settings(max_examples=300)
+def test_a_restart_finds_the_same_beginnings_where_times_restart(
+    limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
+) -> None:
+    uninterrupted = Partition(limits, script, never, from_start=from_start, time="relative").run(0)
+    partition = Partition(
+        limits,
+        script,
+        lambda what, n: data.draw(st.integers(0, n), label=what),
+        from_start=from_start,
+        time="relative",
+    )
+    assert partition.run(crashes) == uninterrupted
+
+
+@given(
+    st.one_of(sequence_settings(), orderly_settings()),
+    st.one_of(scripts(arrivals(most=16)), scripts(orderly(most=20))),
+    st.integers(1, 3),
+    st.booleans(),
+    st.data(),
+)
+@settings(max_examples=400)
+def test_a_restart_carries_the_same_readings_into_each_sequence(
+    limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
+) -> None:
+    limits = limits.model_copy(update={"without_id": data.draw(st.sampled_from(["keep", "skip"]))})
+    uninterrupted = Partition(limits, script, never, from_start=from_start, fill="hold").run(0)
+    partition = Partition(
+        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start, fill="hold"
+    )
+    assert partition.run(crashes) == uninterrupted
+
+
+@given(restarting_settings(), scripts(restarting(), 0), st.integers(1, 3), st.booleans(), st.data())
+def test_a_restart_carries_the_same_readings_where_times_restart(
+    limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
+) -> None:
+    how: dict[str, Any] = {"from_start": from_start, "time": "relative", "fill": "hold"}
+    uninterrupted = Partition(limits, script, never, **how).run(0)
+    partition = Partition(limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), **how)
     assert partition.run(crashes) == uninterrupted

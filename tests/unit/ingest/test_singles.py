@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from streamad.errors import DecodeError
 from streamad.ingest import intake as intake_module
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_rows import ValueReader
-from streamad.ingest.decode_values import read_id
+from streamad.ingest.decode_values import ValueReader, read_id
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.ingest.table.rows import BatchTable, Row
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import NO_STREAM, Record, RecordBatch
 from tests.support.ingest.assembly_model import all_of
+from tests.support.ingest.buffered import pending_samples
 from tests.support.runtime.pipeline import CHANNELS, START_US, settings_of
 
 SECOND_US = 1_000_000
@@ -103,22 +104,38 @@ def records(draw: st.DrawFn) -> list[Record]:
     return drawn
 
 
+def _batches() -> list[Row]:
+    """Rows of 9 s every 12 s; every second one is followed by the next at once."""
+    begins_s = [(60 + 12 * number, 72 + 12 * number if number % 2 else 69 + 12 * number) for number in range(60)]
+    return [
+        Row(stream, f"{stream}{begin}", START_US + begin * SECOND_US, START_US + end * SECOND_US, 2)
+        for stream in "rs"
+        for begin, end in begins_s
+    ]
+
+
+TABLE = BatchTable("batches.csv", _batches())
+
+
 @st.composite
 def plants(draw: st.DrawFn) -> Settings:
-    end = draw(st.sampled_from([["marker"], ["marker", "change"], ["marker", "gap"], ["length"]]))
+    end = draw(st.sampled_from([["marker"], ["marker", "change"], ["marker", "gap"], ["length"], ["table"]]))
     sequences: dict[str, Any] = {"end": end, "max_duration": draw(st.sampled_from(["10s", "300s"]))}
     sequences |= {"gap": "7s"} if "gap" in end else {}
+    sequences |= {"table": "batches.csv"} if "table" in end else {}
     sequences |= {"length": 7} if "length" in end else {}
     sequences["max_samples"] = draw(st.sampled_from([5, 1_000]))
     sequences["max_streams"] = draw(st.sampled_from([2, 100]))
-    sequences["without_id"] = draw(st.sampled_from(["keep", "skip"]))
+    sequences["without_id"] = "keep" if "table" in end else draw(st.sampled_from(["keep", "skip"]))
     sequences["allowed_lateness"] = draw(st.sampled_from(["0s", "0s", "0s", "5s"]))
     channels = [{"name": name} for name in CHANNELS]
     if draw(st.booleans()):
         channels[0]["missing"] = [-9999]  # type: ignore[assignment]
-    decode = {"max_message_bytes": 2_000} | draw(
-        st.sampled_from([{}, {}, {}, {"time": "relative"}, {"timezone": "Europe/Berlin"}, {"format": "json"}])
-    )
+    for channel in channels if draw(st.booleans()) else ():
+        channel["fill"] = "hold"
+    others = [{}, {}, {}, {"timezone": "Europe/Berlin"}, {"format": "json"}]
+    others += [] if "table" in end else [{"time": "relative"}]
+    decode = {"max_message_bytes": 2_000} | draw(st.sampled_from(others))
     return settings_of(sequences=sequences, channels=channels, decode=decode)
 
 
@@ -139,7 +156,8 @@ class Taking:
 
     def restart(self) -> None:
         decoder = Decoder(self.plant.decode, self.plant.channels, self.route)
-        self.intake = Intake("p", self.plant, decoder, self.counters, progress=self.progress)
+        table = TABLE if self.plant.sequences.table is not None else None
+        self.intake = Intake("p", self.plant, decoder, self.counters, progress=self.progress, table=table)
         self.in_flight.clear()
 
     def take(self, records: list[Record], written: tuple[tuple[int, int], ...]) -> None:
@@ -185,7 +203,8 @@ def test_records_taken_together_give_what_they_give_one_by_one(
             assert together.aside == one_by_one.aside
             assert together.counters.as_dict() == one_by_one.counters.as_dict()
             ours, theirs = together.intake._assembler, one_by_one.intake._assembler  # noqa: SLF001
-            for name in ("clock_us", "pending_samples", "open_sequences", "buffered_bytes"):
+            assert pending_samples(ours) == pending_samples(theirs)
+            for name in ("clock_us", "open_sequences", "buffered_bytes"):
                 assert getattr(ours, name) == getattr(theirs, name), name
             assert ours.jumps.n_records == theirs.jumps.n_records
             assert ours.buffered_bytes == sum(stream.nbytes for stream in ours.streams.values())
@@ -226,7 +245,7 @@ def test_samples_that_continue_their_sequences_are_not_decoded_one_by_one(monkey
     taking.take(drawn[:3], ())
     monkeypatch.setattr(Decoder, "decode", lambda *_: pytest.fail("decoded alone"))
     taking.take(drawn[3:], ())
-    assert (taking.counters.samples, taking.intake._assembler.pending_samples) == (120, 120)  # noqa: SLF001
+    assert (taking.counters.samples, pending_samples(taking.intake._assembler)) == (120, 120)  # noqa: SLF001
     assert (taking.ended, taking.aside) == ([], [])
 
 

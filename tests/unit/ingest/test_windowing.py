@@ -296,3 +296,61 @@ def test_reasons_are_the_same_whatever_the_figures(detail, reason):
 )
 def test_the_share_of_a_sequence_that_its_window_holds(settings, n_samples, span_us, share):
     assert shown_share(WindowSettings(length=4, **settings), n_samples, span_us) == pytest.approx(share)
+
+
+HOLDS = (ChannelSpec("temp", "°C"), ChannelSpec("setpoint", "bar", "hold"))
+
+
+def test_a_value_holds_until_the_next_reading_and_linear_channels_do_not():
+    sequence = finished([[0, 20], [NAN, NAN], [2, 80], [3, NAN]])
+    assert window(sequence, HOLDS, max_missing=0.3).values.tolist() == [[0, 1, 2, 3], [20, 20, 80, 80]]
+    assert window(sequence, PLANT, max_missing=0.5).values[1].tolist() == [20, 50, 80, 80]
+
+
+@pytest.mark.parametrize("settings", [{"resample": {"period": "1s"}}, {"length": 5, "longer": "resample"}])
+def test_a_held_value_is_a_step_on_any_grid(settings):
+    sequence = finished([[0, 20], [3, 80], [8, NAN]], times_us=[0, 3_000_000, 8_000_000])
+    result = window(sequence, HOLDS, **{"length": 9, **settings})
+    if "resample" in settings:
+        assert result.values[1].tolist() == [20, 20, 20, 80, 80, 80, 80, 80, 80]
+    else:
+        assert result.values[1, : result.length].tolist() == [20, 80, 80]
+
+
+def test_a_longer_sequence_is_squeezed_without_a_ramp():
+    times_us = np.arange(9) * 1_000_000
+    sequence = finished([[i, 80 if i == 5 else 20 if i == 0 else NAN] for i in range(9)], times_us=times_us)
+    assert window(sequence, HOLDS, length=5, longer="resample").values.tolist() == [
+        [0, 2, 4, 6, 8],
+        [20, 20, 20, 80, 80],
+    ]
+
+
+def test_a_sequence_begins_with_what_it_carries_on():
+    carried = np.array([NAN, 70], np.float32)
+    assert window(finished([[0, NAN], [1, NAN]], carried=carried), HOLDS).values[1, :2].tolist() == [70, 70]
+    assert window(finished([[0, NAN], [1, 90]], carried=carried), HOLDS).values[1, :2].tolist() == [70, 90]
+    assert window(finished([[0, 90], [1, NAN]], carried=carried), HOLDS).values[1, :2].tolist() == [90, 90]
+
+
+@pytest.mark.parametrize(("first_us", "begins"), [(499_999, 90), (500_000, 70)])
+def test_a_value_that_is_carried_on_for_less_than_half_a_step_is_not_shown(first_us, begins):
+    times_us = [0, first_us, 2_000_000]
+    sequence = finished([[0, NAN], [NAN, 90], [2, NAN]], times_us, carried=np.array([NAN, 70], np.float32))
+    shown = window(sequence, HOLDS, resample={"period": "1s"}, max_missing=1.0)
+    assert shown.values[1, :3].tolist() == [begins, 90, 90]
+
+
+@pytest.mark.parametrize("grid", [{}, {"resample": {"period": "1s"}}])
+def test_a_channel_that_holds_is_missing_before_its_first_reading(grid):
+    sequence = finished([[0, NAN], [1, 90], [2, NAN], [3, NAN], [4, NAN]])
+    assert window(sequence, HOLDS, length=5, max_missing=0.25, **grid).values[1].tolist() == [90] * 5
+    share = "25% of the time lies" if grid else "20% of its samples lie"
+    refused = refusal(sequence, HOLDS, length=5, max_missing=0.1, **grid)
+    assert refused == f"channel setpoint: {share} before its first reading, allowed are 10% (window.max_missing)"
+
+
+def test_a_channel_that_holds_and_has_never_had_a_value_is_refused():
+    without = finished([[0, NAN], [1, NAN]], carried=np.array([5, NAN], np.float32))
+    assert refusal(without, HOLDS) == "channel setpoint has no value in the sequence, nor before it"
+    assert "setpoint has no value" in refusal(without, HOLDS, max_missing=1.0)

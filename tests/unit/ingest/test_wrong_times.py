@@ -14,7 +14,7 @@ import pytest
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequences import late_entries, time_jumps
+from streamad.ingest.sequences import open_sequence, time_jumps
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.messages import DeadLetter, LateRecord
@@ -22,6 +22,7 @@ from streamad.partition_progress import merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, Record, RecordBatch
+from tests.support.ingest.decoded import block_in
 from tests.support.runtime.pipeline import START_US, line, settings_of
 
 MONTHS_S = 8 * 30 * 86_400.0
@@ -143,7 +144,7 @@ def test_late_entries_of_a_stream_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     reader.read(*lines([[("L1", 7.0, False)]]), first=6)
     reader.end()
     assert [s.sequence for s in reader.found[3:]] == ["L2", "L3", "L4"]
-    assert late_entries.MAX_LATE_ENTRIES == 1_000
+    assert open_sequence.MAX_LATE_ENTRIES == 1_000
 
 
 def test_a_sample_far_ahead_is_accepted_after_a_thousand_records_of_others() -> None:
@@ -155,6 +156,19 @@ def test_a_sample_far_ahead_is_accepted_after_a_thousand_records_of_others() -> 
     assert reader.intake.progress().low_watermark == 0
     reader.read(line("other", "O", [2_000.0]), first=len(messages))
     assert next((s.stream, s.n_samples, s.reason) for s in reader.found) == ("alone", 1, "max_duration")
+
+
+def test_an_id_that_a_sample_far_ahead_began_again_stays_closed_for_closed_memory() -> None:
+    """Others' times decide on A's sample at 75 s, at 81 s; A ends at 91 s, and is closed through 101 s."""
+    held = [line("press", "A", [60.0]), line("press", "A", [75.0])]
+    clock = [line("other", f"O{time}", [float(time)]) for time in (61, 71, 81, 91, 97)]
+    for last_s, verdicts in ((101, 2), (102, 3)):
+        reader = Reader(max_duration="10s", closed_memory="10s")
+        reader.read(*held, *clock, line("other", "O", [float(last_s)]), line("press", "A", [76.0]))
+        reader.end()
+        assert [s.sequence for s in reader.found if s.stream == "press"] == ["A"] * verdicts
+        late = [output.message for output in reader.intake.take_aside() if isinstance(output.message, LateRecord)]
+        assert [(record.stream, record.cause) for record in late] == [("press", "closed")] * (3 - verdicts)
 
 
 def test_a_sample_far_ahead_is_accepted_if_its_record_agrees_or_at_the_end() -> None:
@@ -235,7 +249,7 @@ def test_the_hour_that_comes_twice_is_read_in_a_list_that_begins_with_an_unknown
     def push(offset: int, minute: int, *channels: str) -> None:
         text = f"2026-10-25T02:{minute}:00"
         sample = [{"s": "press", "b": "B1", "t": text, "c": channel, "v": 1.0} for channel in channels]
-        block = decoder.decode(Record(offset, json.dumps(sample).encode()), None)
+        block = block_in(decoder, Record(offset, json.dumps(sample).encode()))
         assert block is not None
         assembler.push(block)
 
@@ -277,7 +291,7 @@ def test_times_with_an_offset_are_no_question() -> None:
     texts = ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:01+02:00"]
     message = {"stream": "press", "times": texts, "values": [[1.0, 2.0, 3.0]] * 2}
     settings = settings_of(decode={"timezone": "Europe/Berlin"})
-    block = Decoder(settings.decode, settings.channels).decode(Record(0, json.dumps(message).encode()), None)
+    block = block_in(Decoder(settings.decode, settings.channels), Record(0, json.dumps(message).encode()))
     assert block is not None
     assert block.later_us is None
 
@@ -295,7 +309,7 @@ def test_a_sample_far_ahead_of_one_stream_ends_no_sequence_of_others() -> None:
 def test_read_again_a_done_record_moves_the_clock_as_its_first_reading_did() -> None:
     """A rejected time moves it nowhere, an accepted one only where it was accepted, and the others at their record."""
     jumps = TimeJumps(SequenceSettings(), 0, [Jump(5, None, 9_000), Jump(7, 8, 9_500)], low_watermark=0)
-    assert jumps.moves_of(5, np.array([1, 2, 9_000])) == [2]
+    assert jumps.moves_of(5, np.array([1, 9_000, 2])) == [1, 2]
     assert jumps.moves_of(7, np.array([3, 9_500])) == [3]
     assert list(jumps.moves_before(8)) == [9_500]
-    assert jumps.moves_of(9, np.array([4, 5])) == [5]
+    assert jumps.moves_of(9, np.array([4, 5])) == [4, 5]

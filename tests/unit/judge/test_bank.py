@@ -14,10 +14,10 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.bank import RETRY_US, ModelBank
-from streamad.judge.debts import Ledger
+from streamad.judge.bank import RETRY_US, Batchers, ModelBank
+from streamad.judge.explainer import Ledger
 from streamad.judge.judging import Judge
-from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import ModelRef
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position, Window
@@ -120,7 +120,7 @@ async def test_each_value_has_a_model_of_its_own_and_all_score_in_one_thread() -
         assert len(set.union(*(scorer.threads for scorer in models.scorers.values()))) == 1
         assert await got(bank.batcher_for(("A",))) is batchers[0]
         assert models.loads == {"press.A": 1, "press.B": 1, "press": 1}
-        assert bank.names() == tuple(bank.batchers()) == ("press.A", "press.B", "press")
+        assert [model.ref.name for model in bank.models] == ["press.A", "press.B", "press"]
         assert bank.label == "press.A 0001, press.B 0001, press 0001"
 
 
@@ -201,7 +201,7 @@ async def test_open_loads_what_the_config_names_and_raises_what_is_wrong_with_it
     models = Models()
     async with bank_of(models, values=("A", "B")) as bank:
         await bank.open()
-        assert bank.names() == ("press.A", "press.B")
+        assert [model.ref.name for model in bank.models] == ["press.A", "press.B"]
     models.errors["press.B"] = ArtifactError("calibration.npy is damaged")
     async with bank_of(models, values=("A", "B")) as bank:
         with pytest.raises(ArtifactError, match="damaged"):
@@ -329,4 +329,4 @@ async def test_a_model_that_its_listener_cannot_take_is_not_in_service() -> None
         for _ in range(2):
             assert await refused(bank.batcher_for(("A",))) == "no room for press.A: free some disk"
         assert models.loads["press.A"] == 1
-        assert bank.names() == ()
+        assert bank.models == ()

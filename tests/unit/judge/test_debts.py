@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamad.judge.debts import (
+from streamad.judge.explainer import (
     MOST_DEBT_BYTES,
     MOST_DEBTS,
     Ledger,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import betabinom, binomtest
 
 from streamad.judge.evaluation import alerts_by_chance, auc, clopper_pearson, evaluate
 
@@ -136,3 +137,16 @@ def test_alerts_by_chance_hold_for_exchangeable_scores():
     low, high = alerts_by_chance(200, 99, 0.02)
     assert 0.94 <= ((counts >= low) & (counts <= high)).mean() <= 0.99
     assert (counts > high).mean() < 0.04
+
+
+@given(st.integers(1, 3000), st.data())
+def test_clopper_pearson_is_scipy_s(n, data):
+    k = data.draw(st.integers(0, n))
+    assert clopper_pearson(k, n) == pytest.approx(tuple(binomtest(k, n).proportion_ci(0.95)), abs=1e-10)
+
+
+@given(st.integers(1, 3000), st.integers(100, 3000), st.sampled_from([0.01, 0.02, 0.1, 0.5]))
+def test_alerts_by_chance_are_scipy_s_beta_binomial(n_judged, n_calibration, rate):
+    rank = int((n_calibration + 1) * rate + 1e-9)
+    law = betabinom(n_judged, rank, n_calibration + 1 - rank)
+    assert alerts_by_chance(n_judged, n_calibration, rate) == (law.ppf(0.025), law.ppf(0.975))

@@ -9,8 +9,7 @@ import pytest
 
 from streamad.errors import ArtifactError
 from streamad.judge.attribution import METHOD
-from streamad.judge.debts import debt_of
-from streamad.judge.explainer import LIMIT_S, Explainer
+from streamad.judge.explainer import LIMIT_S, Explainer, debt_of
 from streamad.judge.scoring import JUDGING
 from streamad.messages import NO_METHOD
 from streamad.testing import ManualClock

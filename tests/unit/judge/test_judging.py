@@ -7,7 +7,7 @@ import pytest
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import METHOD
-from streamad.judge.debts import Ledger, terms_of, window_of
+from streamad.judge.explainer import Ledger, terms_of, window_of
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.messages import NO_METHOD
@@ -16,10 +16,10 @@ from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 from tests.support.runtime.pipeline import CHANNELS, START_US, SquareScorer, explainer_of, model_of, settings_of
 
 
-def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> FinishedSequence:
+def sequence_of(n: int, value: float = 1.0, *, partial: bool = False, **lost: int) -> FinishedSequence:
     times_us = START_US + np.arange(n, dtype=np.int64) * 1_000_000
     values = np.full((n, len(CHANNELS)), value, dtype=np.float32)
-    return FinishedSequence("a", "1", "marker", times_us, values, Position(7, 0), partial)
+    return FinishedSequence("a", "1", "marker", times_us, values, Position(7, 0), partial, **lost)
 
 
 class InfiniteScorer(SquareScorer):
@@ -142,3 +142,30 @@ async def test_a_sequence_for_which_there_is_no_model_is_unscorable_with_a_reaso
     assert (sequence.verdict.decision, sequence.verdict.detail) == ("unscorable", "no model for ()")
     assert (sequence.verdict.model, sequence.window, sequence.model_name) == (None, None, "")
     await batcher.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        ({"merged": 20, "displaced": 5}, None),  # 5 of 100
+        ({"merged": 20, "displaced": 6}, "merged_samples"),
+        ({"merged": 20}, None),
+        ({"n_late": 4}, None),  # 4 of 84
+        ({"n_late": 5}, "late_samples"),
+    ],
+)
+async def test_a_sequence_that_lost_more_than_a_twentieth_of_its_samples_is_unscorable(
+    lost: dict[str, int], reason: str | None
+) -> None:
+    sequence, scorer = await judged(sequence_of(80, 10.0, **lost))
+    verdict = sequence.verdict
+    assert (verdict.n_merged, verdict.n_late) == (lost.get("displaced", 0), lost.get("n_late", 0))
+    if reason is None:
+        assert sequence.alert is not None
+        assert (sequence.alert.n_merged, sequence.alert.n_late) == (verdict.n_merged, verdict.n_late)
+        return
+    assert (verdict.decision, sequence.alert, scorer.n_windows) == ("unscorable", None, 0)
+    assert Unscorable(str(verdict.detail)).reason == reason
+    assert "allowed are 5 % (sequences.max_" in str(verdict.detail)
+    partial, _ = await judged(sequence_of(80, 10.0, partial=True, **lost))
+    assert str(partial.verdict.detail).startswith("partial: ")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.routing import Router, settings_for
+from streamad.judge.bank import Router, settings_for
 from streamad.settings.learning import RoutingSettings
 from tests.support.runtime.pipeline import settings_of
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
+from streamad.judge.scoring import NO_TRAINING_IDS, TrainingIds
 
 
 @given(st.sets(st.text()), st.text())

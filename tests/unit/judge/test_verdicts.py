@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.attribution import Explanation
+from streamad.judge.attribution import Explanation, Segment
 from streamad.judge.calibration import Calibration
-from streamad.judge.explanations.segments import Segment
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, moments_of, scored, unscorable
 from streamad.messages import ModelRef, NearestSequence
 from streamad.settings.plant_yaml import AlertSettings

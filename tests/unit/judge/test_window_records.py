@@ -44,7 +44,7 @@ def test_windows_of_a_twentieth_of_the_normal_sequences_are_shown_by_their_id_al
 def test_a_record_holds_the_points_of_the_sequence_in_the_order_of_the_channels() -> None:
     record = make_window(VERDICT, WINDOW, CHANNELS)
     assert (record.channels, record.units) == (["temp", "pressure", "ph"], ["°C", "bar", ""])
-    assert (record.length, record.step, record.alerted) == (2, 1, True)
+    assert (record.length, record.alerted) == (2, True)
     assert unpacked_values(record).tolist() == [[0, 1], [4, 5], [8, 9]]
 
 

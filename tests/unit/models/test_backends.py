@@ -176,7 +176,7 @@ def test_an_unknown_backend_or_device_is_refused(exported: Exported, tmp_path: P
 def test_openvino_is_imported_without_what_reports_its_use() -> None:
     """In a process that does not look like one of CI, where it would report nothing."""
     code = (
-        "import sys; from streamad_models.openvino_file import import_openvino; print(import_openvino().__name__);"
+        "import sys; from streamad_models.onnx_openvino import import_openvino; print(import_openvino().__name__);"
         "import_openvino().Core; print(sorted(name for name in sys.modules if name.startswith('openvino_telemetry')))"
     )
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}

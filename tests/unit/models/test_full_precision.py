@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from streamad_models.full_precision import full_precision
+from streamad_models.devices import full_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streamad.messages import Alert, ModelRef
 from streamad.notify import policy as module
-from streamad.notify.ledger import Ledger
 from streamad.notify.policy import Batch, Policy
-from streamad.settings.notify import ReceiverSettings
+from streamad.outputs.ledger import Ledger
+from streamad.settings.outputs import ReceiverSettings
 from tests.support.notify.plant import id_of, message
 
 

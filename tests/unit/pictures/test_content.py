@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -104,19 +105,6 @@ def test_a_sequence_longer_than_all_of_training_says_that_its_end_has_no_band() 
     picture = picture_of(facts_of(), courses, envelope=envelope, clock="own")
     assert picture.notes == ("its end has no normal band: no training sequence is so long",)
     assert picture_of(facts_of(), courses, envelope=envelope).notes == ()
-
-
-def test_a_thinned_window_lies_on_the_band_at_its_own_points() -> None:
-    courses, envelope = window_of(NAMES, 21)
-    band = envelope.band(21)
-    thinned = replace(courses, values=courses.values[:, ::4], step=4)
-    picture = picture_of(facts_of(60.0), thinned, envelope=envelope)
-    whole = picture_of(facts_of(60.0), courses, envelope=envelope)
-    assert picture.at == pytest.approx(whole.at[::4])
-    panel = picture.panels[0]
-    assert panel.normal is not None
-    assert panel.normal.middle == pytest.approx(band.middle[NAMES.index(panel.name), ::4])
-    assert picture.notes == ("every 4th of 21 points is drawn: the message kept no more",)
 
 
 def test_the_band_lies_within_the_extremes_of_training() -> None:
@@ -242,3 +230,12 @@ def test_a_departure_has_its_direction_and_a_shape_no_size() -> None:
 def test_times_of_short_sequences_have_milliseconds() -> None:
     assert when(facts_of(0.75, 30)) == "2026-01-01 08:00:00.000 to 08:00:00.750 UTC, 30 samples"
     assert when(facts_of(86_400, 1)) == "2026-01-01 08:00:00 to 2026-01-02 08:00:00 UTC, 1 sample"
+
+
+def test_a_sequence_without_a_date_has_elapsed_times_and_losses_are_said() -> None:
+    begin = datetime(1970, 1, 1, 1, 2, 3, tzinfo=UTC)
+    facts = facts_of(n_samples=40, start_time=begin, end_time=begin + timedelta(seconds=582.5), n_merged=2, n_late=1)
+    assert when(facts) == (
+        "1:02:03 to 1:11:45.500 since the start of its clock, 40 samples, 2 displaced by another of their time, "
+        "1 too late"
+    )

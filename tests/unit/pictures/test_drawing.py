@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from streamad.judge.explanations.envelope import Envelope
+from streamad.judge.envelope import Envelope
 from streamad.pictures.content import Courses, Picture, picture_of
 from streamad.pictures.drawing import drawn
 from streamad.types import ChannelSpec

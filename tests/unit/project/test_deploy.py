@@ -30,7 +30,7 @@ from streamad.plant import Plant
 from streamad.settings.fields import SecretSource, parse_duration_us
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
-from streamad.simulation.sensors import CHANNELS
+from streamad.simulation.faults import CHANNELS
 from streamad.system.clock import SystemClock
 from tests.support.prometheus import free_port
 

@@ -59,7 +59,7 @@ def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
         ("streamad.cli", "__import__('torch')", "torch"),
         ("streamad_connectors.kafka", "from streamad_models import fitted", "streamad_models.fitted"),
         ("streamad_connectors.kafka", "from streamad.settings import plant_yaml", "streamad.settings.plant_yaml"),
-        ("streamad_connectors.kafka", "import streamad.learn.feedback", "streamad.learn.feedback"),
+        ("streamad_connectors.kafka", "import streamad.learn.store", "streamad.learn.store"),
         (
             "streamad_models.fitted",
             "try:\n    import streamad_connectors\nexcept ImportError: pass",

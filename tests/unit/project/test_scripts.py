@@ -375,7 +375,7 @@ def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:
         "summary: {}",
     ]
     assert (folder / ".streamad-demo").exists()
-    assert checkout.installs() == [".[web]"]
+    assert checkout.installs() == [".[web,plots]"]
 
 
 def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:

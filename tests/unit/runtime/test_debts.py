@@ -182,7 +182,7 @@ async def test_a_model_that_cannot_be_loaded_any_more_stops_no_partition() -> No
 
 
 async def test_alerts_beyond_the_limit_wait_for_their_attribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamad.judge.debts.MOST_DEBTS", 2)
+    monkeypatch.setattr("streamad.judge.explainer.MOST_DEBTS", 2)
     load, ledger = Explaining(is_open=False), Ledger()
 
     async def look(run: Run, task: asyncio.Task[None]) -> None:

@@ -22,16 +22,16 @@ from prometheus_client.registry import Collector
 
 from streamad.errors import OutputError
 from streamad.messages import ModelRef
-from streamad.runtime.metrics import server as serving
-from streamad.runtime.metrics.collector import (
+from streamad.runtime import metrics as serving
+from streamad.runtime.metrics import (
     DEAD_LETTER_KINDS,
     EVENT_KINDS,
+    MetricsServer,
     Observed,
     ServedModel,
     WorkerCollector,
 )
-from streamad.runtime.metrics.server import MetricsServer
-from streamad.settings.metrics import MetricsSettings, split_address
+from streamad.settings.outputs import MetricsSettings, split_address
 from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, RecordBatch

@@ -105,7 +105,7 @@ async def test_when_memory_is_short_the_largest_sequence_ends_and_the_stream_goe
     async def watch(run: Run, task: asyncio.Task[None]) -> None:
         nonlocal most_held
         while not task.done():
-            most_held = max(most_held, run.pipeline.gauges().buffered_bytes)
+            most_held = max(most_held, run.pipeline.status.gauges().buffered_bytes)
             await asyncio.sleep(0)
 
     settings = settings_of(sequences={"max_buffered_bytes": "20KB"})
@@ -177,7 +177,7 @@ async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_i
         await until(lambda: run.pipeline.counters.samples == 3)
         clock.advance(60.0)  # the time it took to record the sequence is none of the decision's
         source.feed(RecordBatch("p", (end,), 2, caught_up=True))
-        await until(lambda: run.pipeline.gauges().waiting_verdicts == 1)
+        await until(lambda: run.pipeline.status.gauges().waiting_verdicts == 1)
         clock.advance(waited_s)
         scorer.go.set()
         await until(lambda: len(run.judged) == 1)
@@ -334,7 +334,7 @@ async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begin
 ) -> None:
     first = tuple(records_of([line("a", "1", range(3), end=True), line("a", "2", [9.0, 10.0])]))
     rest = (Record(2, line("a", "2", [11.0], end=True)),)
-    scorer = HeldScorer()
+    scorer, ledger = HeldScorer(), Ledger()
     source = ListSource([PartitionAssigned("p"), RecordBatch("p", first, 2)], endless=True)
 
     async def rebalance(run: Run, task: asyncio.Task[None]) -> None:
@@ -350,9 +350,10 @@ async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begin
         await until(lambda: len(run.judged) == 2)
         run.pipeline.request_stop()
 
-    run = await run_pipeline(source, model=model_of(scorer), while_running=rebalance)
+    run = await run_pipeline(source, model=model_of(scorer), while_running=rebalance, committer=ledger)
     assert [(verdict.sequence, verdict.n_samples) for verdict in run.verdicts] == [("1", 3), ("2", 3)]
-    assert run.pipeline.gauges().buffered_bytes == 0
+    assert ledger.calls == ["restore p", "release p", "restore p"]
+    assert run.pipeline.status.gauges().buffered_bytes == 0
 
 
 async def test_events_of_a_partition_that_is_not_ours_are_ignored() -> None:
@@ -489,7 +490,7 @@ async def test_live_and_full_speed_replay_cut_the_same_sequences(seed: int) -> N
             await steps(10)
         source.feed(PartitionEnded("p"))
         await steps(50)
-        await until(lambda: not run.pipeline.gauges().partitions)
+        await until(lambda: not run.pipeline.status.gauges().partitions)
         run.pipeline.request_stop()
 
     lived = await run_pipeline(source, settings, clock=clock, while_running=live)

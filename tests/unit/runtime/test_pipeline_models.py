@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from streamad.judge.bank import ModelBank
-from streamad.judge.scoring import ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import ModelRef, Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
@@ -71,7 +71,9 @@ async def test_a_first_model_that_comes_in_the_middle_judges_all_that_follows_an
 
     async def bring_the_first(run: Run, _: asyncio.Task[None]) -> None:
         await until(lambda: len(run.judged) > 40)
-        await bank.batchers()["default.B"].swap(version_of("default.B"))
+        batcher = await bank.batcher_for(("B",))
+        assert isinstance(batcher, MicroBatcher)
+        await batcher.swap(version_of("default.B"))
 
     run = await run_pipeline(
         ListSource.of({"p": records_of(messages)}, batch_records=5),

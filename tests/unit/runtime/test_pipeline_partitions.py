@@ -198,7 +198,7 @@ async def test_a_scorer_that_hangs_ends_the_run() -> None:
     settings = settings_of(run={"stall_timeout": "5m", "batch_wait": "1h", "batch_windows": 64})
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: run.pipeline.gauges().waiting_verdicts == 1)
+        await until(lambda: run.pipeline.status.gauges().waiting_verdicts == 1)
         while not task.done():
             clock.advance(1)
             await steps(5)
@@ -220,8 +220,8 @@ async def test_gauges_export_lag_age_and_open_sequences() -> None:
         clock.advance(2)
         await until(lambda: run.pipeline.counters.commits >= 1)
         source.feed(RecordBatch("p", (), 2, end_offset=7))
-        await until(lambda: run.pipeline.gauges().lag == 5)
-        gauges = run.pipeline.gauges()
+        await until(lambda: run.pipeline.status.gauges().lag == 5)
+        gauges = run.pipeline.status.gauges()
         assert (gauges.partitions, gauges.open_sequences, gauges.lag, gauges.waiting_verdicts) == (1, 2, 5, 0)
         assert gauges.buffered_bytes > 0
         await source.close()
@@ -298,11 +298,11 @@ async def test_a_commit_that_fails_after_the_end_of_the_input_ends_the_run() -> 
 
 async def test_the_lag_is_unknown_while_that_of_one_partition_is() -> None:
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: run.pipeline.gauges().partitions == 2)
+        await until(lambda: run.pipeline.status.gauges().partitions == 2)
         await steps()
-        assert run.pipeline.gauges().lag is None
+        assert run.pipeline.status.gauges().lag is None
         source.feed(RecordBatch("q", (), 0, end_offset=3))
-        await until(lambda: run.pipeline.gauges().lag == 8)
+        await until(lambda: run.pipeline.status.gauges().lag == 8)
         await source.close()
 
     source = ListSource(

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from streamad.errors import OutputError, SourceError
 from streamad.ports import FeedRecord, Source
-from streamad.runtime.recording import Recorder
+from streamad.runtime.recordings import Recorder
 from streamad.testing import ListSource, ManualClock
 from streamad.testing.stubs import ScriptItem
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceNotice

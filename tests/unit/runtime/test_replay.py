@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamad.runtime.replay import PacedSource, read_sequences
+from streamad.runtime.recordings import PacedSource, read_sequences
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.testing import ListSource, ManualClock
@@ -87,13 +87,17 @@ async def test_partitions_that_alternate_keep_a_pace_of_their_own() -> None:
     assert max(when for when, _, _ in clock_s) <= 4
 
 
-async def test_relative_times_count_from_each_sequence_of_its_stream() -> None:
-    def relative(sequence: str, second: float) -> bytes:
+@pytest.mark.parametrize(("ids", "sequences"), [(("1", "2"), {}), ((None, None), {"end": ["restart"]})])
+async def test_relative_times_count_from_each_sequence_of_its_stream(
+    ids: tuple[str | None, ...], sequences: dict[str, list[str]]
+) -> None:
+    def relative(sequence: str | None, second: float) -> bytes:
         content = {"stream": "a", "sequence": sequence, "times": [second], "values": [[1.0, 2.0, 3.0]]}
         return json.dumps(content).encode()
 
-    messages = [relative(sequence, second) for sequence in ("1", "2") for second in (0.0, 1.0, 2.0)]
-    found = await arrivals({"p": records_of(messages)}, 1.0, 10, settings_of(decode={"time": "relative"}))
+    messages = [relative(sequence, second) for sequence in ids for second in (0.0, 1.0, 2.0)]
+    settings = settings_of(decode={"time": "relative"}, sequences=sequences)
+    found = await arrivals({"p": records_of(messages)}, 1.0, 10, settings)
     assert [when for when, _, _ in found] == [0, 1, 2, 2, 3, 4]
 
 

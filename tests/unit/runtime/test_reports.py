@@ -16,13 +16,12 @@ from streamad.errors import OutputError
 from streamad.ingest.sequences import runs
 from streamad.ingest.sequences.clocks import Clocks
 from streamad.ingest.sequences.open_sequence import OpenSequence
-from streamad.judge.routing import Router
+from streamad.judge.bank import Router
 from streamad.messages import ModelRef, Running, WorkerStatus, unpacked_curve
 from streamad.partition_progress import Progress
 from streamad.plant import Plant
-from streamad.runtime.reports import open_sequences as snapshots
-from streamad.runtime.reports.place import StatusFolder, file_name
-from streamad.runtime.reports.reporter import Reporter
+from streamad.runtime import reports as snapshots
+from streamad.runtime.reports import Reporter, StatusFolder, file_name
 from streamad.settings.learning import RoutingSettings
 from streamad.testing import ListSource, ManualClock
 from streamad.types import ChannelSpec, PartitionAssigned, Position, RecordBatch, from_us
@@ -130,14 +129,14 @@ async def test_an_outage_is_one_warning_and_is_tried_again(
         def warning(self, text: str, **_: Any) -> None:
             said.append(text)
 
-    monkeypatch.setattr("streamad.runtime.reports.reporter.get_logger", Log)
+    monkeypatch.setattr("streamad.runtime.reports.get_logger", Log)
     run = await watched(place, n_ticks=5)
     assert len(run.verdicts) == 1
     assert said == ["the status of this worker is not written"]
 
 
 async def test_a_place_that_hangs_holds_up_neither_the_run_nor_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamad.runtime.reports.reporter._LAST_S", 0.01)
+    monkeypatch.setattr("streamad.runtime.reports._LAST_S", 0.01)
     place = ListPlace()
     place.hangs = True
     run = await watched(place, n_ticks=3)

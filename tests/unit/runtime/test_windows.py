@@ -87,8 +87,8 @@ async def undisturbed(seed: int, windows: str) -> dict[str, Window]:
     return check_law(outputs_of(ledger), shows_all=windows == "all")
 
 
-def texts(windows: dict[str, Window]) -> dict[str, tuple[str, bool, int, int]]:
-    return {name: (each.values, each.alerted, each.length, each.step) for name, each in windows.items()}
+def texts(windows: dict[str, Window]) -> dict[str, tuple[str, bool, int]]:
+    return {name: (each.values, each.alerted, each.length) for name, each in windows.items()}
 
 
 @pytest.mark.parametrize("windows", ["alerts", "all"])
@@ -136,7 +136,7 @@ async def test_a_window_holds_the_judged_values_without_padding() -> None:
     message = line("a", "1", [0.0, 1.0, 2.0], 10.0, end=True)
     run = await run_pipeline(ListSource.of({"p": records_of([message])}))
     (window,) = run.messages("windows")
-    assert (window.length, window.step, window.channels) == (3, 1, list(CHANNELS))
+    assert (window.length, window.channels) == (3, list(CHANNELS))
     assert unpacked_values(window).tolist() == np.full((len(CHANNELS), 3), 10.0).tolist()
     (verdict,) = run.verdicts
     assert (window.verdict_id, window.model) == (verdict.verdict_id, verdict.model)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from streamad.commands.shared.plants import check_out, load_plant, load_whole_plant
 from streamad.errors import ConfigError, UsageError
-from streamad.outputs.places import misplaced
 from streamad.plant import Plant
 from streamad.settings.places import Places, folders_of, held_files
 from streamad.settings.plant_yaml import Settings
@@ -131,7 +130,7 @@ def test_nothing_else_lies_where_a_learner_writes_its_events(
         **sections,
         "sinks": {"events": "out/events.jsonl", **sections.get("sinks", {})},
     }
-    found = misplaced(Plant(Settings(**content), tmp_path, SystemClock()))  # type: ignore[arg-type]
+    found = Plant(Settings(**content), tmp_path, SystemClock()).places.problems()  # type: ignore[arg-type]
     assert [problem.path for problem in found] == ([] if key is None else [key])
     assert all(why in problem.message for problem in found)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from streamad.errors import ConfigError
 from streamad.settings.fields import SecretSource
@@ -46,6 +47,29 @@ def problems(load: Load, text: str = MINIMAL, **environment: str) -> list[str]:
         load(text, **environment)
     assert caught.value.exit_code == 2
     return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_file_may_say_its_schema(load: Load) -> None:
+    assert load("schema: 1\n" + MINIMAL) == load(MINIMAL)
+    assert next(iter(Settings.model_json_schema()["properties"])) == "schema"
+
+
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [
+        ("2", "and this file has schema 2: read it with the later streamad that it was written for"),
+        ("0", "and 0 is unknown: write schema: 1, or leave it out"),
+        ("1.0", "and 1.0 is unknown"),
+        ("true", "and True is unknown"),
+        ('"1"', "and '1' is unknown"),
+        ("", "and None is unknown"),
+        ("[[1]]", "and [[1]] is unknown"),
+    ],
+)
+def test_another_schema_is_one_line_whatever_else_the_file_holds(load: Load, number: str, what: str) -> None:
+    (problem,) = problems(load, f"name: hall\nschema: {number}\nchanels: []\n")
+    assert problem.startswith("schema (line 2): streamad ")
+    assert f" reads schema 1 of plant.yaml, {what}" in problem
 
 
 @pytest.mark.parametrize("escape", ["\\0", "\\uDC80"])
@@ -124,7 +148,12 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         ("alerts: {false_alarm_rate: two}", "unable to parse string as a number"),
         *((f"{key}: /etc/passwd", f"unknown key '{key}'") for key in ("_env_file", "_secrets_dir", "_cli_parse_args")),
         ("window: {on: 3}", "holds a key that is not text"),
-        ("sequences: {end: []}", "end names no mode: give at least one of marker, change, gap, length"),
+        ("sequences: {end: []}", "end names no mode: give at least one of marker, change, gap, length, restart"),
+        ("sequences: {end: [restart]}", "for times that count from a start: write decode.time: relative"),
+        (
+            "sequences: {end: [restart], allowed_lateness: 1s}",
+            "none may come late: write allowed_lateness: 0s",
+        ),
         ("sequences: {end: [gap]}", "end mode gap and the key gap go together"),
         ("sequences: {gap: 1s}", "end mode gap and the key gap go together"),
         ("sequences: {end: [length]}", "end mode length and the key length go together"),
@@ -132,7 +161,7 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         ("window: {resample: {period: 0}}", "must be longer than 0"),
         ("sequences: {max_duration: soon}", "'soon' is not a duration: write for example 250ms, 30s, 10m or 24h"),
         ("run: {batch_wait: true}", "True is not a duration: write for example 250ms, 30s, 10m or 24h"),
-        ("learning: {max_accepted: 50}", "max_accepted (50) is below min_training (60)"),
+        ("learning: {max_training: 50}", "max_training (50) is below min_training (60)"),
         (
             "learning: {first_training: 5000}",
             "first_training (5000) is above what the store keeps (2800): no model would come",
@@ -141,7 +170,14 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
             "learning: {first_training: 60}",
             "and min_training (60) of them are needed: raise first_training to 75 or lower min_training or reserve",
         ),
-        ("learning: {max_reserve: 59}", "max_reserve (59) is below three times promotion.min_comparison (20)"),
+        (
+            "learning: {max_training: 149, first_training: 100}",
+            "max_training (149) keeps 59 sequences in the reserve, less than three times promotion.min_comparison (20)",
+        ),
+        ("learning: {max_reserve: 60, max_aside: 90}", "max_reserve, max_aside: one key bounds all three"),
+        ("learning: {max_accepted: 2000, max_reserve: 800, max_aside: 1000}", "write max_training: 2000"),
+        ("learning: {max_reserve: 60, max_aside: 91}", "write max_training: 182"),
+        ("learning: {max_accepted: many}", "write max_training: 2000"),
         ("learning: {schedule: nightly}", "write such as '0 3 * * *'"),
         (
             "model: {registry: 's3://bucket/models'}",
@@ -445,3 +481,26 @@ def test_without_ids_no_sample_may_be_left_out_for_want_of_one(load: Load) -> No
         load(MINIMAL + skip + no_field)
     by_file = "decode: {fields: {sequence: null}, sequence_from: file}\n"
     assert load(MINIMAL + skip + by_file).sequences.without_id == "skip"
+
+
+@pytest.mark.parametrize(
+    ("sections", "place"),
+    [
+        ({}, "marks.jsonl"),
+        ({"learning": {}}, "marks.jsonl"),
+        ({"learning": {"feedback": "said.jsonl"}}, "said.jsonl"),
+        ({"learning": {}, "marks": "marks.jsonl"}, "marks.jsonl"),
+    ],
+)
+def test_marks_lie_where_the_config_or_their_former_key_says(sections: dict[str, Any], place: str) -> None:
+    assert Settings(channels=[{"name": "a"}], source={"url": "x.csv"}, **sections).marks == place
+
+
+def test_two_places_of_marks_are_refused_also_if_one_is_the_usual_one() -> None:
+    with pytest.raises(ValidationError, match="former name of marks"):
+        Settings(
+            channels=[{"name": "a"}],
+            source={"url": "x.csv"},
+            learning={"feedback": "said.jsonl"},
+            marks="marks.jsonl",
+        )

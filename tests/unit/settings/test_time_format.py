@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streamad.settings.plant_yaml import DecodeSettings, FieldSettings
+from streamad.settings.decode import DecodeSettings, FieldSettings
 from streamad.settings.time_format import TimeFormat
 
 MORNING = datetime(2026, 3, 23, 6, 0, 0)
@@ -44,6 +44,10 @@ MORNING = datetime(2026, 3, 23, 6, 0, 0)
         ("%F %T %z", "2026-03-23 06:00:00 +01:00", MORNING.replace(tzinfo=timezone(timedelta(hours=1)))),
         ("%Y-%j %H:%M", "2026-082 06:00", MORNING),
         ("%d.%m.%Y %H:%M:%S", "22.03.2026 24:00:00", datetime(2026, 3, 23)),
+        ("%a, %d %b %Y %H:%M:%S %Z", "Mon, 23 Mar 2026 06:00:00 GMT", MORNING.replace(tzinfo=UTC)),
+        ("%a, %d %b %Y %H:%M:%S %z", "Mon, 23 Mar 2026 06:00:00 +0000", MORNING.replace(tzinfo=UTC)),
+        ("%A %F %T %Z", "Monday 2026-03-23 06:00:00 UTC", MORNING.replace(tzinfo=UTC)),
+        ("%a %d.%m.%Y %T", "Mo. 23.03.2026 06:00:00", MORNING),
         ("Zeit: %d.%m.%Y 100%%", "Zeit: 23.03.2026 100%", datetime(2026, 3, 23)),
     ],
 )  # fmt: skip
@@ -71,6 +75,9 @@ def test_dates_of_a_format(form: str, text: str, expected: datetime) -> None:
         ("%Y-%j", "2026-000"),
         ("%d.%m.%Y %H:%M:%S", "31.12.9999 24:00:00"),
         ("%d.%m.%Y", ""),
+        ("%a, %d %b %Y", "Tue, 23 Mar 2026"),  # it was a Monday
+        ("%a, %d %b %Y", "Foo, 23 Mar 2026"),
+        ("%F %T %Z", "2026-03-23 06:00:00 CET"),
     ],
 )
 def test_texts_that_are_no_date_of_the_format(form: str, text: str) -> None:
@@ -78,7 +85,7 @@ def test_texts_that_are_no_date_of_the_format(form: str, text: str) -> None:
 
 
 tokens = st.sampled_from(
-    ["%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S", "%y-%m-%d %H.%M.%S", "%Y-%j %H:%M:%S"]
+    ["%a %d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S", "%y-%m-%d %H.%M.%S", "%Y-%j %H:%M:%S"]
 )
 
 
@@ -105,6 +112,7 @@ def test_any_text_is_a_date_or_none(form: str, text: str) -> None:
         ("%d.%m.%Y %I:%M", "%I with %p"),
         ("%d.%m.%Y %H:%M %p", "%I with %p"),
         ("DD.MM.YYYY", "write strptime tokens such as %d.%m.%Y %H:%M:%S, or one of excel, unix_s"),
+        ("%F %T %z %Z", "an offset is %z, or %Z for the words"),
         ("Excel", "or one of excel"),
         ("%d.%m.%Y %H:%M", "set decode.timezone"),
         ("excel", "set decode.timezone"),
@@ -125,5 +133,5 @@ def test_formats_that_contradict_other_keys_are_refused() -> None:
 
 
 def test_formats_with_an_offset_need_no_zone() -> None:
-    for form in ("%d.%m.%Y %H:%M %z", "unix_ms"):
+    for form in ("%d.%m.%Y %H:%M %z", "%F %T %Z", "unix_ms", "dotnet_ticks", "filetime", "garmin_fit"):
         assert DecodeSettings(time_format=form).timezone is None

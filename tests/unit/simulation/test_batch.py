@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from streamad.simulation.batch import draw_plan, run_batch
-from streamad.simulation.kinetics import activity, cell_rates
-from streamad.simulation.plant import BASE_MAX_L_H, COOLANT_MAX_L_H, FEED_MAX_L_H, State
+from streamad.simulation.faults import CHANNELS
+from streamad.simulation.plant import BASE_MAX_L_H, COOLANT_MAX_L_H, FEED_MAX_L_H, State, activity, cell_rates
 from streamad.simulation.recordings import simulate_batch
-from streamad.simulation.sensors import CHANNELS
 
 NAMES = [name for name, _ in CHANNELS]
 INDEXES = range(6)

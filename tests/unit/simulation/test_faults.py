@@ -7,10 +7,9 @@ import functools
 import numpy as np
 import pytest
 
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.plant import State
 from streamad.simulation.recordings import simulate_batch
-from streamad.simulation.sensors import CHANNELS
 
 NAMES = [name for name, _ in CHANNELS]
 BY_NAME = {fault.name: fault for fault in FAULTS}

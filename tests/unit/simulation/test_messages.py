@@ -12,11 +12,11 @@ import pytest
 
 from streamad.ingest.decode import Decoder
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.messages import PlantTime, longest_us, plant_messages, write_recordings
 from streamad.simulation.recordings import begin_us, simulate, simulate_stream
-from streamad.simulation.sensors import CHANNELS
 from streamad.types import Record, SampleBlock
+from tests.support.ingest.decoded import block_in
 
 START_US = 1_795_000_000_123_000
 
@@ -40,7 +40,7 @@ def blocks_of(messages) -> list[SampleBlock]:
         Record(offset, message.text.encode(), message.time_us, message.stream.encode())
         for offset, message in enumerate(messages)
     ]
-    decoded = [decoder.decode(record, record.timestamp_us or 0) for record in records]
+    decoded = [block_in(decoder, record, record.timestamp_us or 0) for record in records]
     return [block for block in decoded if block is not None]
 
 

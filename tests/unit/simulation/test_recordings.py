@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from streamad.simulation.batch import Recipe
-from streamad.simulation.faults import FAULTS
+from streamad.simulation.faults import CHANNELS, FAULTS
 from streamad.simulation.recordings import simulate, simulate_batch
-from streamad.simulation.sensors import CHANNELS
 
 
 @pytest.fixture(scope="module")

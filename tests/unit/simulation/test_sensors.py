@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from streamad.simulation.sensors import SensorShape, sensor_error
+from streamad.simulation.faults import SensorShape, sensor_error
 
 ONSET = 20
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streamad.system.arrived import Arrived
+from streamad.system.tasks import Arrived
 
 
 class Numbers:

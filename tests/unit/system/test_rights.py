@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.figures.labels import read_labels
+from streamad.commands.shared.figures.labels import LabelOptions
 from streamad.errors import ConfigError, OutputError, RegistryError, SourceError
 from streamad.learn.registry.registry import Registry
+from streamad.settings.decode import DecodeSettings
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.files import write_atomically
 from streamad.system.rights import missing_right, reason, user_name
@@ -51,7 +52,7 @@ def test_every_place_says_which_right_is_missing(what: str, unprivileged_folder:
         "config": lambda: load_settings(closed / "plant.yaml"),
         "registry": lambda: Registry(closed).current("default"),
         "version": lambda: Registry(closed).manifest("default", "0001"),
-        "labels": lambda: read_labels(str(closed / "labels.csv"), ListSource({})),
+        "labels": lambda: LabelOptions(str(closed / "labels.csv")).read(ListSource({}), DecodeSettings()),
         "output": lambda: write_atomically(closed / "out.jsonl", b""),
     }
     try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from streamad.messages import Alert, Feedback
+from streamad.messages import Alert, Attribution, ChannelShare, Feedback
 from tests.support.web.messages import T, messages_of
 from tests.support.web.page import PageUnderTest
 
@@ -94,3 +94,36 @@ def test_a_time_that_is_none_is_no_time(tmp_path: Path) -> None:
         assert ids(client.get(f"/alerts?before={before}").text) == [1, 0]
     assert "No older alert" in client.get("/alerts?before=1").text
     assert "No older alert that nobody has judged" in client.get("/alerts?state=new&before=1").text
+
+
+@pytest.mark.parametrize(
+    ("share", "method", "said"),
+    [
+        (0.8, "channel-replacement", "because of temp_c"),
+        (0.01, "channel-replacement", "no channel stands out"),
+        (0.01, "none", "not explained"),
+    ],
+)
+def test_a_row_says_why_also_where_no_channel_departs(tmp_path: Path, share: float, method: str, said: str) -> None:
+    channels = [ChannelShare(channel="temp_c", unit="", share=share)]
+    given = [
+        msgspec.structs.replace(one, segments=[], channels=channels, method=method)
+        if isinstance(one, Attribution)
+        else one
+        for one in messages_of(1)
+    ]
+    page = PageUnderTest(tmp_path, given).browser().get("/").text
+    assert said in page
+    assert "reasons follow" not in page
+
+
+def test_a_sequence_without_a_date_has_elapsed_times_and_says_what_it_lost(tmp_path: Path) -> None:
+    begin = datetime(1970, 1, 1, 0, 5, tzinfo=UTC)
+    dates = {"start_time": begin, "end_time": begin + timedelta(seconds=75)}
+    given = [msgspec.structs.replace(one, **dates, n_merged=3, n_late=1) for one in messages_of(1)[:2]]
+    client = PageUnderTest(tmp_path, given).browser()
+    assert '0:06:15 <span class="soft">elapsed</span>' in client.get("/alerts").text
+    page = client.get(f"/s/{1:032x}").text
+    assert "0:05:00 to 0:06:15 since the start of its clock" in page
+    assert "3 displaced by another of their time, 1 too late" in page
+    assert "1970" not in page

@@ -384,9 +384,11 @@ def test_a_form_beyond_every_bound_is_refused(tmp_path: Path) -> None:
     assert answer.status_code == 413
 
 
-def test_without_learning_the_page_says_why_nobody_can_judge(tmp_path: Path) -> None:
+def test_without_learning_marks_are_kept_and_shown(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path, messages(), learning=None).browser()
-    assert "This plant does not learn" in client.get(f"/s/{ID}").text
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "note": "valve stuck"}, headers=SAME)
+    assert answer.status_code == 303
+    assert '"note":"valve stuck"' in (tmp_path / "marks.jsonl").read_text().replace(": ", ":")
 
 
 def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_view_that_is_only_locked_is_kept(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("step", ["connected", "add_columns", "_boot_id"])
+@pytest.mark.parametrize("step", ["connected", "_boot_id"])
 def test_a_full_disk_gets_no_further_file_at_each_try_to_begin_anew(
     step: str, damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_page_that_starts_again_and_again_on_a_full_disk_sets_nothing_aside(
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as context:
-        for step in ("add_columns", "identity_of", "connected"):
+        for step in ("identity_of", "connected"):
             context.setattr(views, step, full)
             with pytest.raises(ViewError, match="full"):
                 opened(tmp_path)

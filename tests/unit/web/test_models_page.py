@@ -79,7 +79,7 @@ def said(config: Path, **form: str) -> str:
 
 def asked(config: Path) -> list[Request]:
     """Return the requests that were sent to the learner."""
-    place = config.parent / "inliers.marks.jsonl"
+    place = config.parent / "marks.jsonl"
     lines = place.read_bytes().splitlines() if place.exists() else []
     return [msgspec.json.decode(line, type=Request) for line in lines]
 

@@ -123,7 +123,7 @@ async def test_pictures_that_are_asked_for_side_by_side_are_drawn_one_after_the_
             statuses.append(message["status"])
 
     monkeypatch.setattr("streamad.web.app.has_plots", lambda: True)
-    monkeypatch.setattr("streamad.web.content.Content.png", drawn)
+    monkeypatch.setattr("streamad.web.app.png", drawn)
     cookie = f"{page.access.cookie_name}={page.access.cookie}".encode()
     path = f"/s/{1:032x}.png"
     scope = {

@@ -111,7 +111,7 @@ def test_of_too_many_streams_the_newest_are_listed_and_the_page_says_so(
 ) -> None:
     page = PageUnderTest(tmp_path, [msgspec.structs.replace(verdict(i), stream=f"line-{i}") for i in range(4)])
     assert "<h1>4 streams</h1>" in page.browser().get("/streams").text
-    monkeypatch.setattr("streamad.web.content._STREAMS", 3)
+    monkeypatch.setattr("streamad.web.pages.stream._STREAMS", 3)
     text = page.browser().get("/streams").text
     assert "<h1>More than 3 streams</h1>" in text
     assert "line-1" in text

@@ -64,7 +64,7 @@ def test_repeated_messages_change_nothing(tmp_path_factory: pytest.TempPathFacto
     view.put([*every, *(every[pick] for pick in picks)])
     last = view.last_change
     assert view.put([every[pick] for pick in picks]) == last
-    assert view.changes(last, 10) == []
+    assert view.last_change == last
     assert [one.id for one in view.latest(10)] == [f"{i:032x}" for i in (2, 1, 0)]
     view.close()
 
@@ -91,27 +91,11 @@ def test_a_mark_or_an_attribution_alone_is_no_sequence_yet(tmp_path: Path) -> No
     messages = messages_of(7)
     view.put(messages[2:])
     assert view.sequence(f"{7:032x}") is None
-    assert view.latest(9) == view.inbox(9) == view.changes(0, 9) == []
+    assert view.latest(9) == view.inbox(9) == []
     view.put(messages[:1])
     found = view.sequence(f"{7:032x}")
     assert found is not None
     assert found.judgement == "confirmed"
-    view.close()
-
-
-def test_changes_come_in_order_and_none_is_left_out(tmp_path: Path) -> None:
-    view = opened(tmp_path)
-    seen, after = [], 0
-    for i in range(30):
-        view.put([verdict(i)])
-        if i % 4 == 0:
-            found = view.changes(after, 3)
-            while found:
-                seen += [one.sequence for one in found]
-                after = found[-1].change
-                found = view.changes(after, 3)
-    seen += [one.sequence for one in view.changes(after, 100)]
-    assert seen == [f"B-{i}" for i in range(30)]
     view.close()
 
 
@@ -230,23 +214,6 @@ def test_mean_and_spread_come_with_the_verdict(tmp_path: Path) -> None:
     assert view.moments(names) == {names[0]: ([1.5, 2.0], [0.5, 0.0])}
     assert view.moments([]) == {}
     view.close()
-
-
-def test_a_view_of_an_earlier_release_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
-    view = opened(tmp_path)
-    view.put([verdict(1)])
-    view.close()
-    with sqlite3.connect(view.path) as connection:
-        connection.execute("DROP INDEX by_contradiction")
-        for column in ("means", "spreads", "contradiction"):
-            connection.execute(f"ALTER TABLE sequences DROP COLUMN {column}")
-    again = opened(tmp_path)
-    assert again.set_aside is None
-    assert again.view_id == view.view_id
-    again.put([verdict(2, means=[1.0], spreads=[2.0])])
-    assert [one.sequence for one in again.latest(9)] == ["B-2", "B-1"]
-    assert again.moments([f"{i:032x}" for i in (1, 2)]) == {f"{2:032x}": ([1.0], [2.0])}
-    again.close()
 
 
 def test_readers_cannot_write_and_see_what_was_committed(tmp_path: Path) -> None:

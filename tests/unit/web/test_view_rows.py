@@ -71,28 +71,6 @@ def test_a_repetition_made_later_with_other_last_digits_changes_nothing(tmp_path
     view.close()
 
 
-def test_what_an_earlier_release_left_out_is_filled_in_by_a_repetition(tmp_path: Path) -> None:
-    view = opened(tmp_path)
-    view.put([verdict(7)])
-    view.put([verdict(7, means=[1.0], spreads=[2.0])])
-    assert view.moments([ID]) == {ID: ([1.0], [2.0])}
-    view.put([verdict(7, means=[666.0], spreads=[2.0])])
-    assert view.moments([ID]) == {ID: ([1.0], [2.0])}
-    assert contradiction(view) is None
-    view.close()
-
-
-def test_a_verdict_completes_an_alert_that_an_earlier_release_has_read(tmp_path: Path) -> None:
-    view = opened(tmp_path)
-    judged, alert, *_ = messages_of(7)
-    view.put([alert])
-    with sqlite3.connect(view.path) as connection:
-        connection.execute("UPDATE sequences SET decision = NULL")
-    view.put([judged])
-    assert contradiction(view) is None
-    view.close()
-
-
 # --- what contradicts ---
 
 

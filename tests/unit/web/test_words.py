@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from streamad.web.pages.now import budget_text
-from streamad.web.pages.trust import calibration
+from streamad.web.pages.trust import precision
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_alerts_stand_beside_the_false_alarms_of_the_rate(given: tuple[int, int,
 @pytest.mark.parametrize(
     ("marks", "text"),
     [
-        ({"confirmed": 1}, "Anomalies among the judged alerts: 1 of 1, 100% (3% to 100%). 1 confirmed."),
+        ({"confirmed": 1}, "Anomalies among the judged alerts: 1 of 1, 100% (2% to 100%). 1 confirmed."),
         (
             {"confirmed": 3, "false_alarm": 1},
             "Anomalies among the judged alerts: 3 of 4, 75% (19% to 99%). 3 confirmed, 1 false alarm.",
@@ -41,4 +41,4 @@ def test_alerts_stand_beside_the_false_alarms_of_the_rate(given: tuple[int, int,
     ],
 )
 def test_the_share_of_anomalies_is_that_of_the_judged_alerts(marks: dict[str, int], text: str) -> None:
-    assert f"<p>{text}</p>" in calibration([0.5], [], Counter(marks))
+    assert precision(Counter(marks)) == text

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.paper.baselines.networks.network import Network, NetworkOptions, embed_shape, in_chunks, make_encoder
 from benchmarks.paper.baselines.networks.selection import SelectingDetector
-from streamad_models.neutral_ad.encoder import block_widths, depth_for_length, lengths_after
+from streamad_models.neutral_ad.networks import block_widths, depth_for_length, lengths_after
 
 _CHUNK = 1024  # windows at a time when the mixture is fitted
 _RIDGE = 1e-6  # on the covariances' diagonals, besides this share of their mean

@@ -17,7 +17,7 @@ from benchmarks.paper.baselines.networks.network import (
     run_epochs,
 )
 from benchmarks.paper.neutral_ad_tabular.model import TabularEncoder
-from streamad_models.neutral_ad.encoder import Encoder
+from streamad_models.neutral_ad.networks import Encoder
 
 _LEAST_SHARE = 0.1  # of the embeddings' root mean square: no entry of the centre is closer to zero
 _CHUNK = 256

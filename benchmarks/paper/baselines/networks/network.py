@@ -22,8 +22,8 @@ from streamad.types import WindowSet
 from streamad_models.detector import TorchScriptDetector
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_windows
-from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
 from streamad_models.neutral_ad.model import ScaledModel
+from streamad_models.neutral_ad.networks import Encoder, depth_for_length
 from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
 from streamad_models.neutral_ad.training import set_scaling, tensors_of
 from streamad_models.torchscript import resolve_device

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from benchmarks.paper.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
 from streamad_models.neutral_ad.data import MIN_LENGTH, check_length
+from streamad_models.neutral_ad.networks import Transformations
 from streamad_models.neutral_ad.options import Parametrisation
-from streamad_models.neutral_ad.transformations import Transformations
 
 
 def prediction_terms(logits_BKK: Tensor) -> Tensor:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.telemetry.logs import get_logger
 from streamad.types import FILE_OFFSETS, RecordBatch
 from streamad_connectors.files.cursors import FileCursor, JoinedCursor, encode_cursor
-from streamad_connectors.files.file_ids import with_file_id
-from streamad_connectors.files.finding import FoundFile
+from streamad_connectors.files.finding import with_ids
 from streamad_connectors.files.follow.growing import GrowingFile, OtherBytesError
 from streamad_connectors.files.follow.lines import CsvRows, Cutter, JsonLines
 from streamad_connectors.files.follow.listing import ListedFile, Listing
@@ -23,7 +21,7 @@ from streamad_connectors.files.follow.places import Piece, Places
 from streamad_connectors.files.formats.known import format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord, batched, shrunk_error
-from streamad_connectors.files.joined import History, Part, grew_error
+from streamad_connectors.files.joined import History, grew_error, placed
 
 
 class Chain:
@@ -37,6 +35,7 @@ class Chain:
     def __init__(
         self, name: str, log: Path | None, listing: Listing, options: FileOptions, context: ConnectorContext
     ) -> None:
+        # Above 15 attributes: the present file, the one before and those to come; a look may move all three at once.
         self.name = name
         self.next_offset = 0
         self._is_log = log is not None
@@ -230,13 +229,15 @@ class Chain:
 
     def _begun(self, piece: Piece) -> RecordBatch:
         """Return the empty batch with the cursor of a file that was not read before."""
-        name = self._listing.name(piece.listed.log)
         if self._cursor is None:
-            self._cursor = FileCursor(name=name, size=0, digest="", begin=piece.begin, next_offset=piece.begin)
+            name = self._listing.name(piece.listed.log)
+            begin = piece.begin
+            self._cursor = FileCursor(
+                name=name, size=0, digest="", begin=begin, next_offset=begin, lines=self._options.lines
+            )
             self._mtime_ns = piece.listed.mtime_ns
             get_logger().info("file begun", partition=self.name, path=str(piece.listed.path))
-        found = FoundFile(piece.listed.path, name, format_of(piece.listed.log, self._options))
-        self._history.begin(Part(found, piece.ordinal, piece.begin, self._mtime_ns), self._cursor)
+        self._history.begin(piece.ordinal, self._mtime_ns, self._cursor)
         return self._placed(RecordBatch(self.name, (), piece.begin), piece)
 
     def _further(self) -> list[ReadRecord] | None:
@@ -284,7 +285,7 @@ class Chain:
     def _batches(self, records: list[ReadRecord]) -> list[RecordBatch]:
         assert self._file is not None
         assert self._piece is not None
-        named = with_file_id(iter(records), self._piece.listed.log) if self._context.ids_from_files else iter(records)
+        named = with_ids(iter(records), self._piece.listed.log, self._context.sequence_from)
         found = list(batched(named, self.name))
         after = self._cutter.next_offset
         if found:
@@ -295,19 +296,14 @@ class Chain:
 
     def _placed(self, batch: RecordBatch, piece: Piece) -> RecordBatch:
         """Return ``batch`` at its place in the partition, with its cursor unless its records are read again."""
-        if batch.next_offset >= FILE_OFFSETS:
-            raise SourceError(f"{piece.listed.path}: has offsets of 2^40 and above, too many to be followed; rotate it")
-        base = piece.ordinal * FILE_OFFSETS
-        records = batch.records
-        if base:
-            records = tuple(replace(record, offset=base + record.offset) for record in records)
         cursor, written = None, piece.written
         if piece.size is None:
             cursor = self._note(batch)
             written = () if self._cursor is None else self._cursor.written
-        written = tuple((base + offset, time_us) for offset, time_us in written)
-        begins_at, self.next_offset = self.next_offset, base + batch.next_offset
-        return RecordBatch(self.name, records, self.next_offset, begins_at=begins_at, cursor=cursor, written=written)
+        begins_at = self.next_offset
+        found = placed(batch, piece.ordinal, piece.listed.path, cursor=cursor, written=written, begins_at=begins_at)
+        self.next_offset = found.next_offset
+        return found
 
     def _note(self, batch: RecordBatch) -> str:
         """Return the cursor after ``batch``, which holds local offsets."""

@@ -47,6 +47,7 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path, limit: int) -> None:
+        # Above 15 attributes: marks in one file, each a byte up to which something is known; every read moves several.
         self.path = path
         self._limit = limit
         self.whole, self.digest = 0, ""

@@ -6,12 +6,14 @@ import codecs
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol, TextIO, TypeAlias
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
-from streamad_connectors.files.formats.csv_rows import numeric_columns, read_header, record_of, rows_of
+from streamad_connectors.files.formats.csv_files.header import Header, read_header
+from streamad_connectors.files.formats.csv_files.rows import Columns, numerals_of, numeric_columns, record_of, rows_of
 from streamad_connectors.files.formats.jsonl import lines_of, skip_line
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord
@@ -71,9 +73,8 @@ class CsvRows:
         self.next_offset = offset
         self.numeric = numeric
         self._path, self._options = path, options
-        self._channels = {channel.name for channel in context.channels}
-        self._names: list[str] = []
-        self._delimiter = ","
+        self._context, self._numerals = context, numerals_of(options, context)
+        self._header: Header | None = None
         self._n_rows = 0  # before ``done``
 
     def cut(self, span: Span, end: int, whole: int, *, is_end: bool) -> list[ReadRecord]:
@@ -81,34 +82,29 @@ class CsvRows:
         found: list[ReadRecord] = []
         number = self._n_rows
         with self._text(span, self.done, end) as handle:
-            has_header = self._has_header(handle)
-            for row in rows_of(handle, self._delimiter, self._options.max_record_bytes) if has_header else ():
-                if not row.is_whole and not is_end:
-                    break
-                if number >= self.next_offset:
-                    found.append(
-                        (record_of(row, number, self._names, self._columns(span, whole), self._options), number + 1)
-                    )
-                number += 1
-            else:
-                if has_header:
+            if self.done == 0:
+                opened = partial(self._text, span, 0, end)
+                self._header = read_header(handle, opened, self._path, self._options, may_grow=not is_end)
+            if (header := self._header) is not None:
+                for row in rows_of(handle, header.delimiter, self._options.max_record_bytes):
+                    if not row.is_whole and not is_end:
+                        break
+                    if number >= self.next_offset:
+                        columns = self._columns(header, span, whole)
+                        found.append((record_of(row, number, columns, self._options), number + 1))
+                    number += 1
+                else:
                     self.done, self._n_rows = end, number
         self.seen = end
         self.next_offset = max(self.next_offset, number)
         return found
 
-    def _has_header(self, handle: TextIO) -> bool:
-        if self.done == 0:
-            self._names, self._delimiter = read_header(handle, self._path, self._options) or ([], "")
-        return bool(self._names)
-
-    def _columns(self, span: Span, whole: int) -> list[bool]:
-        """Return which columns hold numbers; if it is not known yet, by the first rows before ``whole``."""
-        if len(self.numeric) != len(self._names):
-            with self._text(span, 0, whole) as handle:
-                found = numeric_columns(handle, self._path, self._options, self._channels)
+    def _columns(self, header: Header, span: Span, whole: int) -> Columns:
+        """Return the columns; which hold numbers, the first rows before ``whole`` decide if it is not known yet."""
+        if len(self.numeric) != len(header.names):
+            found = numeric_columns(partial(self._text, span, 0, whole), self._path, self._options, self._context)
             self.numeric = "".join("01"[is_numeric] for is_numeric in found)
-        return [mark == "1" for mark in self.numeric]
+        return Columns(header.names, [mark == "1" for mark in self.numeric], self._numerals)
 
     @contextmanager
     def _text(self, span: Span, begin: int, end: int) -> Iterator[TextIO]:

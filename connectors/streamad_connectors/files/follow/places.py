@@ -17,7 +17,7 @@ from streamad_connectors.files.cursors import (
 )
 from streamad_connectors.files.follow.growing import GrowingFile
 from streamad_connectors.files.follow.listing import Key, ListedFile, Listing
-from streamad_connectors.files.formats.csv_rows import read_csv
+from streamad_connectors.files.formats.csv_files.rows import read_csv
 from streamad_connectors.files.formats.jsonl import read_jsonl
 from streamad_connectors.files.formats.known import format_of
 from streamad_connectors.files.formats.options import FileOptions

@@ -16,8 +16,7 @@ from streamad.system.tasks import finished, wait_for_either
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent
 from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error, sample_digest
-from streamad_connectors.files.file_ids import check_file_ids
-from streamad_connectors.files.finding import FoundFile, joined_name
+from streamad_connectors.files.finding import FoundFile, check_ids, joined_name
 from streamad_connectors.files.follow.chain import Chain
 from streamad_connectors.files.follow.listing import ListedFile, Listing, check_growing
 from streamad_connectors.files.formats.known import format_by_ending, format_of
@@ -156,11 +155,9 @@ class Following:
             if followed.version:
                 with _reading(followed.chain):
                     followed.chain.poll(by_name.get(name, ()))
-        if self._context.ids_from_files:
-            logs = {file.log for file in self._listed}
-            check_file_ids(
-                [FoundFile(log, self._listing.name(log), format_of(log, self._options)) for log in sorted(logs)]
-            )
+        logs = {file.log for file in self._listed} if self._context.sequence_from != "message" else ()
+        found = [FoundFile(log, self._listing.name(log), format_of(log, self._options)) for log in sorted(logs)]
+        check_ids(found, self._context.sequence_from)
         new = {name: files for name, files in by_name.items() if name not in self._followed}
         for file in (file for files in new.values() for file in files):
             for name, followed in self._followed.items():

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from streamad.errors import ConfigError, Problem, SourceError
-from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records
+from streamad.tables import TableLayout
+from streamad_connectors.files.formats import jsonl, npz, parquet_rows, records
+from streamad_connectors.files.formats.csv_files import rows as csv_rows
+from streamad_connectors.files.formats.csv_files.layout import layout_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import Reader
 
@@ -24,7 +27,8 @@ class Format:
 
     ``options`` are those of ``FileOptions`` that this format has and not every one. ``is_packed``: also as ``.gz``.
     ``grows``: it can be followed. ``has_ids``: its sequences have ids of their own. ``labels`` and ``channels`` read
-    what a recording of whole sequences says of itself.
+    what a recording of whole sequences says of itself, ``layout`` how a table of text looks to be laid out.
+    ``has_rows``: its offsets are the numbers of its rows.
     """
 
     names: tuple[str, ...]
@@ -34,8 +38,10 @@ class Format:
     is_packed: bool = False
     grows: bool = False
     has_ids: bool = False
+    has_rows: bool = False
     labels: Callable[[Path, FileOptions], dict[str, str]] | None = None
     channels: Callable[[Path, FileOptions], tuple[str, ...] | None] | None = None
+    layout: Callable[[Path, FileOptions], TableLayout] | None = None
 
     @property
     def name(self) -> str:
@@ -63,13 +69,21 @@ FORMATS: Final = (
     ),
     Format(
         ("csv",),
-        (".csv", ".tsv"),
+        (".csv", ".tsv", ".lvm"),
         csv_rows.read_csv,
-        ("sort", "max_record_bytes", "delimiter", "decimal", "encoding", "text"),
+        ("sort", "max_record_bytes", "delimiter", "header", "first_row", "decimal", "encoding", "text"),
         is_packed=True,
         grows=True,
+        has_rows=True,
+        layout=layout_of,
     ),
-    Format(("parquet",), (".parquet", ".pq"), parquet_rows.read_parquet, ("sort", "max_decompressed_bytes")),
+    Format(
+        ("parquet",),
+        (".parquet", ".pq"),
+        parquet_rows.read_parquet,
+        ("sort", "max_decompressed_bytes"),
+        has_rows=True,
+    ),
     Format(
         ("npz",),
         (".npz",),

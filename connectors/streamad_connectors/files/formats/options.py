@@ -76,9 +76,17 @@ class FileOptions(ConfigSection):
         "unpacked; what declares more ends the run before it is unpacked",
     )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
-        "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
+        "auto",
+        description="csv: what separates cells: , ; | or tab; auto takes the one that a first line sep=; names, else "
+        "the one that splits the header most",
     )
-    decimal: Literal[".", ","] = Field(".", description="csv: the decimal mark of numbers")
+    header: int | None = Field(
+        None, ge=1, description="csv: the line that names the columns, from 1; default the first that is not blank"
+    )
+    first_row: int | None = Field(
+        None, ge=2, description="csv: the line of the first row; default the one after the header"
+    )
+    decimal: Literal[".", ","] = Field(".", description="csv: the decimal mark of numbers; default decode.decimal")
     encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
         "utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16"
     )
@@ -102,6 +110,18 @@ class FileOptions(ConfigSection):
         pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$",
         description="npz: name of the stream; default the file's name without its ending",
     )
+
+    @property
+    def lines(self) -> str:
+        """Return the options that say which lines of CSV are rows, as text; "" if none does."""
+        given = {"header": self.header, "first_row": self.first_row}
+        return " and ".join(f"{name}: {line}" for name, line in given.items() if line is not None)
+
+    @model_validator(mode="after")
+    def _check_lines(self) -> Self:
+        if self.header is not None and self.first_row is not None and self.first_row <= self.header:
+            raise ValueError(f"first_row: {self.first_row} must lie below header: {self.header}")
+        return self
 
     @model_validator(mode="after")
     def _check_follow(self) -> Self:

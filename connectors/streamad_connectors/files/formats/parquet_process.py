@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -135,11 +136,16 @@ def _is_text(column: Any) -> bool:
 
 
 def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
-    kept = [(i, name) for i, name in enumerate(batch.schema.names) if not name.startswith(_PANDAS_INDEX)]
-    names = [name for _, name in kept]
-    columns = [_plain(pyarrow, batch.column(i), zone) for i, _ in kept]
+    kept = [i for i, field in enumerate(batch.schema) if not _counts_rows(pyarrow, field)]
+    names = [batch.schema.names[i] for i in kept]
+    columns = [_plain(pyarrow, batch.column(i), zone) for i in kept]
     for cells in zip(*columns, strict=True):
         yield dict(zip(names, cells, strict=True))
+
+
+def _counts_rows(pyarrow: Any, field: Any) -> bool:
+    """Return whether ``field`` is an index without a name that pandas wrote, of whole numbers: those of the rows."""
+    return bool(field.name.startswith(_PANDAS_INDEX) and pyarrow.types.is_integer(field.type))
 
 
 def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:
@@ -179,12 +185,27 @@ def _converted(pyarrow: Any, column: Any, zone: str) -> list[Any]:
     if types.is_duration(kind):
         ticks = column.cast(pyarrow.int64()).to_pylist()
         return [None if count is None else _seconds(count, kind.unit) for count in ticks]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _lists(_plain(pyarrow, column.flatten(), zone), _lengths(types, column))
     if types.is_decimal(kind):
         column = column.cast(pyarrow.float64())
     elif types.is_boolean(kind):
         column = column.cast(pyarrow.int8())
     plain: list[Any] = column.to_pylist()
     return plain
+
+
+def _lengths(types: Any, column: Any) -> list[int | None]:
+    if types.is_fixed_size_list(column.type):
+        return [column.type.list_size if is_valid else None for is_valid in column.is_valid().to_pylist()]
+    lengths: list[int | None] = column.value_lengths().to_pylist()
+    return lengths
+
+
+def _lists(values: list[Any], lengths: list[int | None]) -> list[list[Any] | None]:
+    """Cut ``values`` into lists of these lengths; None is no list, and has no values."""
+    left = iter(values)
+    return [None if length is None else list(islice(left, length)) for length in lengths]
 
 
 def _seconds(count: int, unit: str) -> float:

@@ -53,6 +53,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     value_base64: str | None = None
     schema: str | None = None
+    label: str | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -81,6 +82,7 @@ def encode_record(record: Record) -> bytes:
         value=msgspec.Raw(record.value) if is_json else msgspec.UNSET,
         value_base64=None if is_json else b64encode(record.value).decode(),
         schema=record.schema,
+        label=record.label,
     )
     return _encoder.encode(line) + b"\n"
 
@@ -191,4 +193,4 @@ def _decoded(line: _Line) -> Record:
         if line.time.tzinfo is None:
             raise ValueError("its time has no zone")
         time_us = (line.time - _EPOCH) // _MICROSECOND
-    return Record(line.offset, value, time_us, key, schema=line.schema)
+    return Record(line.offset, value, time_us, key, schema=line.schema, label=line.label)

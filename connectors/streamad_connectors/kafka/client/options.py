@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -240,6 +240,8 @@ def _topic_problems(topics: tuple[str, ...], options: ClientOptions, context: Co
         names = [progress_topic_of(group_of(options, context), topic) for topic in topics]
         too_long = [name for name in names if not is_topic_name(name)]
         problems += [f"the name of its progress topic is too long, choose a shorter group: {name}" for name in too_long]
+        if not is_topic_name(claims := claims_topic_of(group_of(options, context))):
+            problems.append(f"the name of its claims topic is too long, choose a shorter group: {claims}")
     return problems
 
 
@@ -288,6 +290,11 @@ def progress_topic_of(group: str, topic: str) -> str:
     return f"{group}.{topic}.progress"
 
 
+def claims_topic_of(group: str) -> str:
+    """Return the compacted topic in which the partitions of ``group`` claim their streams."""
+    return f"{group}.claims"
+
+
 def transactional_id_of(topic: str, number: int, group: str) -> str:
     """Return the id of a partition's transactional producer; the newest holder of an id fences the others (KIP-98)."""
     return f"streamad:{topic}:{number}:{group}"
@@ -307,6 +314,7 @@ class Client:
     base_dir: Path = field(default_factory=Path)
     name: str = "streamad"
     security_path: str = "security"  # its path in the config, for errors
+    label: str | None = None  # what its records have as theirs (``ConnectorContext.label``)
     _tokens: TokenSource | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
@@ -320,7 +328,7 @@ class Client:
         is_source = where == "source.url" or options.security is not own.security
         security_path = "source.options.security" if is_source else "security"
         name = options.client_id or f"streamad.{context.plant}"
-        return cls(place, options, context.base_dir, name, security_path)
+        return cls(place, options, context.base_dir, name, security_path, context.label)
 
     def __post_init__(self) -> None:
         security = self.options.security
@@ -345,6 +353,10 @@ class Client:
     def trouble(self) -> str | None:
         """The error of the last token request (aiokafka does not report it), without any secret."""
         return self._tokens.trouble if self._tokens is not None else None
+
+    def at(self, topic: str) -> Client:
+        """Return this client for another topic."""
+        return replace(self, place=Place(self.place.brokers, (topic,)))
 
     def same_cluster(self, other: Client) -> bool:
         """Return whether both share a bootstrap broker, so that one transaction can write to both."""

@@ -39,8 +39,11 @@ def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any
     )
 
 
-def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
-    """Return aiokafka's records as our type: times in microseconds, a tombstone as an empty value, its schema's id."""
+def to_records(messages: Sequence[ConsumerRecord], label: str | None = None) -> tuple[Record, ...]:
+    """Return aiokafka's records as our type: times in microseconds, a tombstone as an empty value, its schema's id.
+
+    ``label`` is that of the context: what each record has as its own.
+    """
     return tuple(
         [
             Record(
@@ -49,10 +52,19 @@ def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
                 message.timestamp * 1000 if message.timestamp >= 0 else None,
                 message.key,
                 schema=_schema_of(message.headers) if message.headers else None,
+                label=None if label is None else _label_of(message, label),
             )
             for message in messages
         ]
     )
+
+
+def _label_of(message: ConsumerRecord, label: str) -> str | None:
+    """Return the topic's name, or the text of the last header of a name; None if there is none."""
+    if label == "topic":
+        return str(message.topic)
+    found = [content for name, content in message.headers if name == label.removeprefix("header:") and content]
+    return found[-1].decode(errors="replace") if found else None
 
 
 def _schema_of(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
@@ -101,10 +113,11 @@ class Reading:
 class Reader:
     """The partitions of ``consumer``, and their events that were not yielded yet."""
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, label: str | None = None) -> None:
         self.events: deque[SourceEvent] = deque()
         self.heard_s = time.monotonic()
         self._consumer = consumer
+        self._label = label
         self._readings: dict[TopicPartition, Reading] = {}
         self._names: dict[str, Reading] = {}
 
@@ -194,9 +207,8 @@ class Reader:
         reading.was_caught_up = end is not None and position >= end
         reading.is_confirmed = False
         reading.stuck_s = reading.held_s = 0.0
-        self.events.append(
-            RecordBatch(reading.name, to_records(messages), position, reading.was_caught_up, begins_at, end)
-        )
+        records = to_records(messages, self._label)
+        self.events.append(RecordBatch(reading.name, records, position, reading.was_caught_up, begins_at, end))
 
     # --- silence ---
 

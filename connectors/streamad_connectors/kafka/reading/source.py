@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from streamad.errors import SourceError
 from streamad.messages import ModelRef, Role
 from streamad.plugins import ConnectorContext
-from streamad.ports import Committer, Sink, Topics
+from streamad.ports import ClaimLog, Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, SourceEvent, SourceNotice
 from streamad_connectors.kafka.client.admin import partition_counts
@@ -29,8 +29,9 @@ from streamad_connectors.kafka.reading.retention_guard import RetentionGuard
 from streamad_connectors.kafka.reading.time_range import KafkaRange
 from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting, wait_for_either
 from streamad_connectors.kafka.topics.topics import KafkaTopics
+from streamad_connectors.kafka.writing.claims_topic import ClaimsTopic
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
-from streamad_connectors.kafka.writing.open_debts import owed_models
+from streamad_connectors.kafka.writing.progress_topic import owed_models
 
 # The pipeline watches its own progress: aiokafka must not leave the group for a slow one (24 days, the most it takes).
 _MAX_POLL_INTERVAL_MS = 2**31 - 1
@@ -51,6 +52,7 @@ class KafkaSource:
     options_model: type[BaseModel] = KafkaSourceOptions
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        # Above 15 attributes: the root of the source, which makes its parts when the consumer's callbacks ask for them.
         self._options = cast("KafkaSourceOptions", options)
         self._client = Client.of(rest, self._options, context, "source.url")
         group = group_of(self._options, context)
@@ -67,11 +69,17 @@ class KafkaSource:
         self._missing_s: float | None = None
         self._awake_s = 0.0
         self._waiting: Waiting | None = None
+        self._claims: ClaimsTopic | None = None
         self._closed = False
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
         """Return the committer that writes progress and messages for ``sinks`` in one transaction."""
         return KafkaCommitter(self._state, sinks)
+
+    def claims(self, on_news: Callable[[], None]) -> ClaimLog:
+        """Return the claims of the group's partitions on streams."""
+        self._claims = ClaimsTopic(self._state, on_news)
+        return self._claims
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the topics that this source and ``sinks`` need, to be created and checked."""
@@ -138,6 +146,8 @@ class KafkaSource:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._claims is not None:
+            await self._claims.close()
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             is_away = time.monotonic() - self._heard_s > min(_AWAY_S, self._client.request_timeout_s)
@@ -161,7 +171,7 @@ class KafkaSource:
             await connected(consumer.start())
         except KafkaError as error:
             raise SourceError(await why_failed(error, self._client, self._doing(error))) from error
-        self._reader = Reader(consumer)
+        self._reader = Reader(consumer, self._client.label)
         self._membership.attach(consumer, assignor)
         consumer.subscribe(self._client.place.topics, listener=self._membership)
         guard = RetentionGuard(self._state, consumer, lambda: [reading.tp for reading in self._readings])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import cast
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition, errors
@@ -19,7 +19,9 @@ from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
 from streamad_connectors.kafka.client.options import Client, KafkaSubscriptionOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
+from streamad_connectors.kafka.reading.positions import Positions, Span
 from streamad_connectors.kafka.reading.tenure import Tenure
+from streamad_connectors.kafka.reading.window_parts import WindowParts
 
 _WAIT_MS = 500
 _COMMIT_S = 1.0
@@ -29,6 +31,9 @@ _CLOSE_S = 5.0
 _POSITION_S = 0.1
 _MAX_PER_MESSAGE_MS = 3_600_000  # a message is fetched only after the one before it is done, which may take long
 _REBALANCE_MS = 60_000
+_PARTS_MISSING = (
+    "a window in parts is lost: some were deleted before they were read, are missing, or take too much memory"
+)
 
 
 class KafkaSubscription:
@@ -52,17 +57,18 @@ class KafkaSubscription:
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
         given = cast("KafkaSubscriptionOptions", options)
+        # Above 15 attributes: five options; the others are one consumer's life (begun, holding, ending, closed) and
+        # positions, which its rebalance callbacks and its reader change in turn.
         self._client = Client.of(rest, given, context, "subscription")
         self._group = given.group
         self._start = given.start or ("latest" if given.group is None else "earliest")
         self._principal_header = given.principal_header
         self._topic = self._client.place.topic
         self._consumer: AIOKafkaConsumer | None = None
-        self._yielded: tuple[TopicPartition, int] | None = None
-        self._held: deque[tuple[TopicPartition, int]] | None = None
+        self._positions = Positions()
+        self._parts = WindowParts()
+        self._holds = False
         self._gaps: deque[tuple[TopicPartition, int]] = deque()
-        self._seen: dict[TopicPartition, int] = {}
-        self._to_commit: dict[TopicPartition, int] = {}
         self._committed_at = 0.0
         self._answered_ms: int | None = None
         self._heard_at = 0.0
@@ -86,53 +92,44 @@ class KafkaSubscription:
                 if self._is_ending and await self._is_through(consumer):
                     return
                 record = await self._fetch(consumer)
-                if record is not None and self._may_yield(record):
-                    yield stored_message(record, self._principal_header)
+                if record is not None and (message := self._taken(record)) is not None:
+                    yield message
         finally:
             if self._tenure is not None:
                 self._tenure.settled.set()
 
     def _gap(self, partition: TopicPartition, begin: int) -> StoredMessage:
         """Return what stands for the messages before the offset ``begin``, which nobody can read any more."""
-        if self._held is None:
-            self._yielded = partition, begin - 1
-        else:
-            self._held.append((partition, begin - 1))
+        self._positions.add_gap(partition, begin)
         place = f"{partition_name(partition.topic, partition.partition)}, before offset {begin}"
         why = "messages were deleted before they were read: read more often, or raise the topic's retention"
         return StoredMessage(b"", place, problem=why)
 
-    def _may_yield(self, record: ConsumerRecord[bytes | None, bytes | None]) -> bool:
-        """Return whether a record is ours to yield and new; note that it is yielded, or held."""
+    def _taken(self, record: ConsumerRecord[bytes | None, bytes | None]) -> StoredMessage | None:
+        """Return the message to yield with ``record``, None if there is none: not ours, a part, or a repetition."""
         if self._tenure is not None and not self._tenure.is_held:
-            return False
+            return None
+        found = self._parts.take(record)
         partition = TopicPartition(record.topic, record.partition)
-        is_new: bool = record.offset > self._seen.get(partition, -1)  # else a repetition after a rebalance
-        if self._held is None or (not is_new and all(held != partition for held, _ in self._held)):
-            self._yielded = partition, record.offset
-        elif is_new:
-            self._held.append((partition, record.offset))
-        if is_new:
-            self._seen[partition] = record.offset
-        return is_new
+        if found is None or not self._positions.add(Span(partition, found.first, record.offset)):
+            return None
+        message = stored_message(record, self._principal_header)
+        if found.value is None:
+            return message._replace(value=b"", problem=_PARTS_MISSING)
+        return message._replace(value=found.value)
 
     def done(self) -> None:
         """Mark the message yielded last as done, for the next commit."""
-        yielded, self._yielded = self._yielded, None
-        if yielded is not None and self._group is not None:
-            self._to_commit[yielded[0]] = yielded[1] + 1
+        if not self._holds:
+            self._positions.done(self._positions.n_undone)
 
     def hold(self) -> None:
         """Hold every message from now on until ``release``."""
-        self._held = deque()
+        self._holds = True
 
     def release(self, n: int) -> None:
         """Mark the ``n`` oldest of the messages held as done, for the next commit."""
-        assert self._held is not None
-        for _ in range(n):
-            partition, offset = self._held.popleft()
-            if self._group is not None:
-                self._to_commit[partition] = offset + 1
+        self._positions.done(n)
 
     async def taken(self) -> bool:
         """Return True once all partitions are ours, False if ``messages`` ends before that; see ``exclusive``."""
@@ -159,8 +156,11 @@ class KafkaSubscription:
         partition = min(consumer.assignment(), default=None)
         if partition is None:
             raise errors.IllegalStateError("a rebalance is under way")
-        held = [offset for each, offset in self._held or () if each == partition]
-        return {partition: held[0] if held else await consumer.position(partition)}
+        return {partition: self._begin_of(partition, await consumer.position(partition))}
+
+    def _begin_of(self, partition: TopicPartition, reached: int) -> int:
+        """Return where the next owner of ``partition`` is to begin, if all that is done lies below ``reached``."""
+        return self._parts.begin(partition, self._positions.before(partition, reached))
 
     def end_with_present(self) -> None:
         """Let ``messages`` end after the committed messages that our partitions hold now."""
@@ -177,7 +177,7 @@ class KafkaSubscription:
         left = await self._left(consumer)
         if left is None:
             return None
-        return sum(left.values()) + (self._yielded is not None)
+        return sum(left.values()) + self._positions.n_undone
 
     async def _is_through(self, consumer: AIOKafkaConsumer) -> bool:
         if not await self._has_ends(consumer):
@@ -223,14 +223,17 @@ class KafkaSubscription:
         finally:
             await stop_client(consumer, _CLOSE_S)
 
-    async def before_rebalance(self) -> None:
+    async def before_rebalance(self, revoked: Collection[TopicPartition]) -> None:
         """Commit the position; the next owner reads the message yielded last, or we skip its repetition."""
         if self._tenure is not None:
             self._tenure.revoked()
         if self._consumer is not None:
             await self._commit(self._consumer)
-        self._yielded = None
-        self._to_commit.clear()
+        if not self._holds:
+            self._positions.forget_undone()
+        self._positions.forget_commits()
+        for partition in revoked:
+            self._parts.begin_anew(partition)
 
     def after_rebalance(self, assigned: set[TopicPartition]) -> None:
         """Note whether all partitions are ours; say once if they are another reader's."""
@@ -318,15 +321,14 @@ class KafkaSubscription:
             async with asyncio.timeout(self._client.request_timeout_s):
                 offset = (await ask([partition]))[partition]
             consumer.seek(partition, offset)
-            self._seen.pop(partition, None)
         except errors.IllegalStateError:
             return None  # no longer assigned
         except (errors.KafkaError, OSError) as error:
             await self._survive(error)  # without a position, the next fetch leads here again
             return None
         self._begun |= consumer.assignment()
-        if self._group is not None:
-            self._to_commit[partition] = offset  # the beginning is a position, also if no message ever comes
+        self._positions.move(partition, offset)
+        self._parts.begin_anew(partition, is_earliest=where == "earliest")
         return int(offset)
 
     async def _survive(self, error: BaseException) -> None:
@@ -364,31 +366,33 @@ class KafkaSubscription:
             get_logger().warning("waiting for the brokers", why=text, topic=self._topic)
 
     async def _commit_if_due(self, consumer: AIOKafkaConsumer) -> None:
-        if self._to_commit and time.monotonic() - self._committed_at >= _COMMIT_S:
+        if self._positions.is_due and time.monotonic() - self._committed_at >= _COMMIT_S:
             await self._commit(consumer)
 
     async def _commit(self, consumer: AIOKafkaConsumer) -> None:
         """Commit positions; those that fail are committed later, or their messages are read again by the next owner."""
         self._committed_at = time.monotonic()
+        if self._group is None:
+            return
         if self._tenure is not None and not self._tenure.is_held:
-            self._to_commit.clear()  # brokers take a commit of no member if the group is empty: it would set it back
+            # Brokers take a commit of no member if the group is empty: it would set the position back.
+            self._positions.forget_commits()
             return
-        ours = consumer.assignment()
-        taken = self._to_commit = {part: offset for part, offset in self._to_commit.items() if part in ours}
-        if not taken:
+        reached = self._positions.to_commit(consumer.assignment())
+        if not reached:
             return
-        taken = dict(taken)
+        positions = {partition: self._parts.begin(partition, offset) for partition, offset in reached.items()}
         try:
             async with asyncio.timeout(self._client.request_timeout_s):
-                await consumer.commit(taken)
+                await consumer.commit(positions)
         except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
-            self._to_commit.clear()
+            self._positions.forget_commits()
         except (errors.KafkaError, OSError) as error:
             if not is_retriable(error) and not self._is_closed:
                 raise SourceError(self._explained(error, f"read group {self._group}")) from error
             self._warn(self._explained(error, f"read group {self._group}"))
         else:
-            self._to_commit = {part: offset for part, offset in self._to_commit.items() if taken.get(part) != offset}
+            self._positions.committed(positions)
 
     def _explained(self, error: BaseException, doing: str | None = None) -> str:
         return explain(error, self._client, doing or f"read topic {self._topic}")
@@ -401,7 +405,7 @@ class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         self._subscription = subscription
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        await self._subscription.before_rebalance()
+        await self._subscription.before_rebalance(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self._subscription.after_rebalance(assigned)

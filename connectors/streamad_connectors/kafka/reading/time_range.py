@@ -118,7 +118,7 @@ class KafkaRange:
         except KafkaError as error:
             raise SourceError(await why_failed(error, self._client, self._doing)) from error
         self._ranges = await self._find(consumer, tps)
-        reader = self._reader = Reader(consumer)
+        reader = self._reader = Reader(consumer, self._client.label)
         consumer.assign(tps)
         reader.share(tps)
         self._waiting = Waiting(reader, self._client, self._give_up_s)

@@ -57,6 +57,8 @@ def existing(topic: Topic, state: TopicState | int, client: Client) -> list[Topi
     if topic.role == "progress" and topic.partitions not in (None, state.partitions):
         text = f"has {_count(state.partitions, 'partition')}, its input has {topic.partitions}: {PARTITIONS_ADDED}"
         return [_error(topic.name, text)]
+    if topic.role == "claims" and state.partitions != 1:
+        return [_error(topic.name, text) for text in claims_problems(topic.name, state.partitions, {}, client)]
     if not state.is_led:
         n = sum(leader < 0 for leader in state.leaders)
         return [_error(topic.name, f"{n} of {_count(state.partitions, 'partition')} have no leader: is a broker down?")]
@@ -82,10 +84,12 @@ def _listed(settings: Mapping[str, str]) -> str:
 
 
 def settings(
-    topic: Topic, values: Mapping[str, str], max_duration_us: int | None, message_bytes: int
+    topic: Topic, values: Mapping[str, str], client: Client, max_duration_us: int | None, message_bytes: int
 ) -> list[TopicFinding]:
     """Return problems of a topic's settings; ``message_bytes``: size of the longest message written to it."""
     findings = []
+    if topic.role == "claims":
+        return [_error(topic.name, text) for text in claims_problems(topic.name, 1, values, client)]
     policy = {part.strip() for part in values.get("cleanup.policy", "delete").split(",")}
     if topic.role == "progress":
         findings += _progress(topic.name, policy, values)
@@ -118,6 +122,23 @@ def _progress(name: str, policy: set[str], values: Mapping[str, str]) -> list[To
         text = "is hardly ever compacted, so that a restart reads long: set segment.ms=3600000"
         return [_warning(name, text)]
     return []
+
+
+def claims_problems(name: str, n_partitions: int, values: Mapping[str, str], client: Client) -> list[str]:
+    """Return what is wrong with a topic of claims, with the command that mends it; ``values`` are those known."""
+    if n_partitions != 1:
+        return [
+            f"has {n_partitions} partitions, but claims need one order: stop the workers, delete it and run "
+            "`streamad topics create --config FILE`"
+        ]
+    policy = {part.strip() for part in values.get("cleanup.policy", "compact").split(",")}
+    if policy == {"compact"}:
+        return []
+    return [
+        f"has cleanup.policy={','.join(sorted(policy))}, which deletes claims: a stream in two partitions may be "
+        f"judged in parts: run `kafka-configs.sh --bootstrap-server {client.place.brokers[0]} --alter --entity-type "
+        f"topics --entity-name {name} --add-config cleanup.policy=compact`"
+    ]
 
 
 def _retention(

@@ -16,7 +16,13 @@ from streamad.ports import Sink, Topic, TopicFinding
 from streamad.settings.places import place_key
 from streamad_connectors.kafka.client.admin import Admin, NewTopic, TopicState
 from streamad_connectors.kafka.client.errors import explain, why_failed
-from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, progress_topic_of, transactional_id_of
+from streamad_connectors.kafka.client.options import (
+    Client,
+    KafkaSourceOptions,
+    claims_topic_of,
+    progress_topic_of,
+    transactional_id_of,
+)
 from streamad_connectors.kafka.topics import checks
 from streamad_connectors.kafka.writing.sink import KafkaSink
 
@@ -47,7 +53,7 @@ _PROGRESS = {
     "max.compaction.lag.ms": "21600000",
     "max.message.bytes": str(_MESSAGE_BYTES),
 }
-_READ = frozenset({"input", "progress", "feedback"})
+_READ = frozenset({"input", "progress", "claims", "feedback"})
 _ONLY_READ = frozenset({"input", "feedback"})
 _OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "status")
 # Only the newest status of each worker matters (key: its name); those of workers that are gone go after a week.
@@ -164,7 +170,8 @@ class KafkaTopics:
         ]
         known = [count for count in counts.values() if count is not None]
         largest = max(known) if len(known) == len(self._place.topics) else None
-        taken = {topic.name for topic in (*inputs, *progress)}
+        claims = Topic(claims_topic_of(self._group), "claims", 1, _PROGRESS)
+        taken = {topic.name for topic in (*inputs, *progress, claims)}
         roles: dict[str, list[Role]] = {}
         for role, sink in self._sinks.items():
             roles.setdefault(sink.place.topic, []).append(role)
@@ -173,7 +180,7 @@ class KafkaTopics:
             for name, of in roles.items()
             if name not in taken
         ]
-        return [*inputs, *progress, *outputs]
+        return [*inputs, *progress, claims, *outputs]
 
     def _as_output(
         self, name: str, roles: Sequence[Role], largest: int | None, history_ms: int
@@ -197,12 +204,12 @@ class KafkaTopics:
         return max((sink.max_message_bytes for sink in self._sinks.values() if sink.place.topic == name), default=0)
 
     def _clashes(self) -> list[TopicFinding]:
-        progress = {progress_topic_of(self._group, name) for name in self._place.topics}
+        ours = {progress_topic_of(self._group, name): "a progress topic" for name in self._place.topics}
+        ours |= {claims_topic_of(self._group): "the claims topic", **dict.fromkeys(self._place.topics, "an input")}
         findings = []
         for role, sink in self._sinks.items():
             name = sink.place.topic
-            if name in progress or name in self._place.topics:
-                what = "a progress topic" if name in progress else "an input"
+            if (what := ours.get(name)) is not None:
                 text = f"is {what} and the place of {place_key(role)} at once: write to another topic"
                 findings.append(TopicFinding("error", name, text))
         for role in _OF_THEIR_OWN:
@@ -226,7 +233,7 @@ class KafkaTopics:
         for topic in topics:
             if topic.name in seen:
                 longest = _MESSAGE_BYTES if topic.role == "progress" else self._message_bytes(topic.name)
-                findings += checks.settings(topic, seen[topic.name], self._max_duration_us, longest)
+                findings += checks.settings(topic, seen[topic.name], self._client, self._max_duration_us, longest)
         of_broker = await self._asked(admin.broker_settings(checks.BROKER_SETTINGS), "configure the cluster")
         if not isinstance(of_broker, int):
             findings += checks.broker(of_broker, self._options)

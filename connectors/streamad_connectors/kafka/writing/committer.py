@@ -21,7 +21,7 @@ from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, explain, w
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
 from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
 from streamad_connectors.kafka.writing.last_transaction import Ending
-from streamad_connectors.kafka.writing.messages import OutMessage
+from streamad_connectors.kafka.writing.messages import OutMessage, encode
 from streamad_connectors.kafka.writing.producer import PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.writing.sink import KafkaSink
@@ -241,8 +241,8 @@ class KafkaCommitter:
             messages = [
                 message
                 for record in outputs
-                if record.role in self._ours
-                for message in self._ours[record.role].encode(record)
+                if (sink := self._ours.get(record.role)) is not None
+                for message in encode(record, sink.place.topic, sink.max_message_bytes)
             ]
             await self._write_others([record for record in outputs if record.role in self._others])
             await self._transact(held, update, messages)

@@ -18,8 +18,6 @@ from streamad.messages import (
     OutputRecord,
     Window,
     message_type,
-    packed_values,
-    unpacked_values,
 )
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
@@ -27,23 +25,28 @@ _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")
 # Most bytes that the record format (KIP-98) adds: the head of a batch, a record's lengths, a header's lengths.
 _BATCH_BYTES, _RECORD_BYTES, _HEADER_BYTES = 61, 21, 10
 _ERROR_HEADER_BYTES = 500
+_PART_BYTES = 16  # most digits of a window's part and parts beyond the first ones
 _encoder = msgspec.json.Encoder()
 
 
 class OutMessage(NamedTuple):
-    """One record for a topic; a ``value`` of None is a tombstone, without a ``partition`` the key decides."""
+    """One record for a topic; a ``value`` of None is a tombstone, without a ``partition`` the key decides.
+
+    ``time_ms``: the record's own time, None: the present.
+    """
 
     topic: str
-    key: bytes
+    key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes]] = ()
     partition: int | None = None
+    time_ms: int | None = None
 
 
 def size_bytes(message: OutMessage) -> int:
     """Return the largest size of a batch of this message alone; a broker's limit counts batches."""
     headers = sum(len(name.encode()) + len(value) + _HEADER_BYTES for name, value in message.headers)
-    return _BATCH_BYTES + _RECORD_BYTES + len(message.key) + len(message.value or b"") + headers
+    return _BATCH_BYTES + _RECORD_BYTES + len(message.key or b"") + len(message.value or b"") + headers
 
 
 def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]:
@@ -58,8 +61,8 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
 
     A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
     value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original
-    value). A window that is too large keeps every n-th point, which its ``step`` says. Any other message that is too
-    large raises OutputError.
+    value). A window that is too large is cut into parts, each with a piece of its values (``part`` of ``parts``). Any
+    other message that is too large raises OutputError.
     """
     return list(_encoded(record, record.message, topic, max_bytes))
 
@@ -75,8 +78,9 @@ def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int)
             yield from _encoded(record, part, topic, max_bytes)
     elif isinstance(message, DeadLetter) and (message.value or message.key):
         yield from _encoded(record, _shortened(message, excess), topic, max_bytes)
-    elif isinstance(message, Window) and message.step < message.length:
-        yield from _encoded(record, _thinned(message, excess), topic, max_bytes)
+    elif isinstance(message, Window) and (room := _room_for_values(message, excess)) > 0:
+        for piece in _parts(message, room):
+            yield from _encoded(record, piece, topic, max_bytes)
     else:
         raise OutputError(
             f"a message for {record.role} takes {size_bytes(found)} bytes, topic {topic} is given {max_bytes} at most: "
@@ -122,17 +126,17 @@ def _split(message: LateRecord, n_parts: int) -> Iterator[LateRecord]:
         yield msgspec.structs.replace(message, times=message.times[start:stop], values=message.values[start:stop])
 
 
-def _thinned(message: Window, excess: int) -> Window:
-    """Return ``message`` with every n-th of its points, so that its values are ``excess`` bytes shorter.
+def _room_for_values(message: Window, excess: int) -> int:
+    """Return how many characters of its values a part may have; whole groups of base64, so that each is base64, too."""
+    return (len(message.values) - excess - _PART_BYTES) // 4 * 4
 
-    The first point of each channel is kept in any case.
-    """
-    values = unpacked_values(message)
-    n_channels, n_points = values.shape
-    most_bytes = (len(message.values) - excess) // 4 * 3  # base64 writes 3 bytes as 4
-    n_kept = max(1, most_bytes // (n_channels * values.itemsize))
-    every = -(-n_points // min(n_kept, n_points - 1))
-    return msgspec.structs.replace(message, step=message.step * every, values=packed_values(values[:, ::every]))
+
+def _parts(message: Window, room: int) -> Iterator[Window]:
+    """Yield ``message`` in parts with ``room`` characters of its values each; joined in order they are its values."""
+    begins = range(0, len(message.values), room)
+    for number, begin in enumerate(begins, 1):
+        values = message.values[begin : begin + room]
+        yield msgspec.structs.replace(message, values=values, part=number, parts=len(begins))
 
 
 def _shortened(message: DeadLetter, excess: int) -> DeadLetter:

@@ -11,28 +11,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition, errors
-from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
 from streamad.system.tasks import look_at
 from streamad_connectors.kafka.client.stopping import connected, discard
+from streamad_connectors.kafka.writing.batches import batch_bytes, batched
 from streamad_connectors.kafka.writing.last_transaction import Ending, last_ending
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _ABORT_S = 2.0
 _GRACE_S = 2.0
-# Batches join several small messages in one request and stay far below a topic's max.message.bytes (1 MB by default).
-_BATCH_BYTES = 128 * 1024
 # The broker decides what is too large: aiokafka's own limit could be below that of the topic.
 _REQUEST_BYTES = 256 * 1024 * 1024
-
-_KNOWN_KEYS = 10_000
 
 _FENCED = (errors.ProducerFenced, errors.InvalidProducerEpoch, errors.InvalidProducerIdMapping, errors.InvalidTxnState)
 
@@ -72,7 +68,7 @@ class PartitionProducer:
             transaction_timeout_ms=int(transaction_timeout_s * 1000),
             acks="all",
             linger_ms=0,
-            max_batch_size=min(max_message_bytes, _BATCH_BYTES),
+            max_batch_size=batch_bytes(max_message_bytes),
             max_request_size=_REQUEST_BYTES,
         )
 
@@ -136,37 +132,10 @@ class PartitionProducer:
         producer = self._producer
         async with asyncio.timeout(self._timeout_s):
             await producer.begin_transaction()
-            sent = [await self._send(place, batch) for place, batch in self._batches(messages)]
+            sent = [await self._send(place, batch) for place, batch in batched(messages, producer)]
             # Every batch is awaited, because a transaction commits even if one of them was refused.
             await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))
             await producer.commit_transaction()
-
-    def _batches(self, messages: Sequence[OutMessage]) -> list[tuple[TopicPartition, BatchBuilder]]:
-        """Return ``messages`` in batches, those of a partition in order.
-
-        The client would find a partition, a batch and a future for each message: several times the work.
-        """
-        batches: list[tuple[TopicPartition, BatchBuilder]] = []
-        last: dict[TopicPartition, BatchBuilder] = {}
-        for message in messages:
-            place = TopicPartition(message.topic, self._partition_of(message))
-            batch = last.get(place)
-            if batch is None or not _added(batch, message):
-                batch = last[place] = self._producer.create_batch()
-                _added(batch, message)  # an empty batch takes any message
-                batches.append((place, batch))
-        for _, batch in batches:
-            batch.close()
-        return batches
-
-    def _partition_of(self, message: OutMessage) -> int:
-        """Return the partition that ``message`` names, or that the hash of its key gives, as the client's."""
-        if message.partition is not None:
-            return message.partition
-        partitions = self._producer.client.cluster.partitions_for_topic(message.topic)
-        if not partitions:
-            raise errors.UnknownTopicOrPartitionError(message.topic)
-        return _partition_of_key(message.key, len(partitions))
 
     async def _send(self, place: TopicPartition, batch: BatchBuilder) -> asyncio.Future[Any]:
         def on_done(future: asyncio.Future[Any]) -> None:
@@ -203,23 +172,22 @@ class PartitionProducer:
 
     async def discard(self) -> None:
         """Drop connections and tasks at once, as a crash would; takes about a second at most and never raises."""
+        self._retrieve_failures()
         await discard(self._producer)
-        # Nothing else retrieves the exceptions of the futures that the sender failed when it ended.
-        batches = self._producer._message_accumulator._batches.values()
-        futures = [batch._drain_waiter for waiting in batches for batch in waiting]
-        for future in (*futures, self._producer._txn_manager.wait_for_transaction_end()):
-            if future is not None and future.done():
-                look_at(future)
+        self._retrieve_failures()  # those of futures that came into being meanwhile
 
+    def _retrieve_failures(self) -> None:
+        """Retrieve what the sender fails its futures with when it ends, for nobody else does.
 
-@lru_cache(maxsize=_KNOWN_KEYS)
-def _partition_of_key(key: bytes, n_partitions: int) -> int:
-    return int(DefaultPartitioner()(key, list(range(n_partitions)), []))
-
-
-def _added(batch: BatchBuilder, message: OutMessage) -> bool:
-    added = batch.append(timestamp=None, key=message.key, value=message.value, headers=list(message.headers))
-    return added is not None
+        A call that timed out has cancelled the shields around them, not the futures; asyncio would log their failures.
+        """
+        accumulator, manager = self._producer._message_accumulator, self._producer._txn_manager
+        batches = [*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches]
+        futures = [future for batch in batches for future in (batch.future, batch._drain_waiter)]
+        futures += [future for _, _, future in manager._pending_txn_offsets]
+        for future in (*futures, manager.wait_for_transaction_end()):
+            if future is not None:
+                future.add_done_callback(look_at)
 
 
 def is_fenced(error: BaseException) -> bool:

@@ -14,11 +14,15 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaConsumer, TopicPartition, errors
 
-from streamad.errors import CheckpointError
+from streamad.errors import CheckpointError, SourceError
+from streamad.messages import ModelRef
 from streamad.partition_progress import Debt, Progress, ProgressUpdate, StreamProgress, merge
+from streamad_connectors.kafka.client.admin import Admin, TopicState
+from streamad_connectors.kafka.client.errors import explain, why_failed
+from streamad_connectors.kafka.client.options import progress_topic_of
+from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.client.stopping import connected, discard
 
 SCHEMA_VERSION = 1
@@ -28,6 +32,7 @@ _HEAD, _STREAM, _CLOSED, _STARTS, _DEBT = b"p", b"s:", b"c:", b"t:", b"x:"
 _ANY_KIND = re.compile(rb"[a-z]:")
 _FETCH_BYTES = 8_000_000
 _FETCH_WAIT_MS = 50
+_READ_AT_ONCE = 8
 
 V = TypeVar("V")
 Entry: TypeAlias = tuple[str, V | None]
@@ -47,7 +52,7 @@ class Saved(NamedTuple):
     n_partitions: int
 
 
-class OpenTransactionError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+class OpenTransactionError(errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
     """Raised when a transaction stays open in a partition of the progress topic, so that its end cannot be read."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
@@ -359,3 +364,39 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
         if loop.time() - moved_s > timeout_s:
             raise TimeoutError if is_closed or stable is None else OpenTransactionError(place, stable)
     return [Item(key, value) for key, value in last.items()]
+
+
+# --- beside the workers: nothing is fenced, written or joined ---
+
+
+async def owed_models(state: SourceState) -> set[ModelRef]:
+    """Return the versions of models that debts in the progress topics name. A topic that is not there owes nothing.
+
+    Raises SourceError, CheckpointError.
+    """
+    client = state.client
+    topics = [progress_topic_of(state.group, topic) for topic in client.place.topics]
+    doing = f"read topic {', '.join(topics)}"
+    try:
+        async with Admin(client) as admin:
+            states = await admin.describe(topics)
+        places = []
+        for topic, topic_state in states.items():
+            if isinstance(topic_state, TopicState):
+                places += [(topic, number) for number in range(topic_state.partitions)]
+            elif topic_state != errors.UnknownTopicOrPartitionError.errno:
+                raise SourceError(explain(errors.for_code(topic_state)(topic), client, f"read topic {topic}"))
+        turns = asyncio.Semaphore(_READ_AT_ONCE)
+
+        async def owed(topic: str, partition: int) -> set[ModelRef]:
+            async with turns:
+                items = await read_items(client.consumer_kwargs(), topic, partition, client.request_timeout_s)
+            return {debt.alert.model for debt in debts_in(items)}
+
+        found = await asyncio.gather(*(owed(*place) for place in places), return_exceptions=True)
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+    except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError
+        raise SourceError(await why_failed(error, client, doing)) from error
+    return {model for each in found if isinstance(each, set) for model in each}

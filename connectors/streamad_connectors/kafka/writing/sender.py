@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.producer.message_accumulator import BatchBuilder
 
 from streamad.errors import OutputError, SourceError
 from streamad.system.tasks import look_at
@@ -19,6 +19,7 @@ from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed, why_silent
 from streamad_connectors.kafka.client.options import Client
 from streamad_connectors.kafka.client.stopping import connected, stop_client
+from streamad_connectors.kafka.writing.batches import batch_bytes, batched
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _T = TypeVar("_T")
@@ -38,12 +39,9 @@ class Sender:
     request time-outs). Meanwhile the producer retries the same batches: none is lost or repeated (KIP-98).
     """
 
-    def __init__(
-        self, client: Client, *, max_batch_bytes: int, max_request_bytes: int, give_up_s: float | None = None
-    ) -> None:
+    def __init__(self, client: Client, *, max_message_bytes: int, give_up_s: float | None = None) -> None:
         self._client = client
-        self._max_batch_bytes = max_batch_bytes
-        self._max_request_bytes = max_request_bytes
+        self._max_message_bytes = max_message_bytes
         self._give_up_s = self._delivery_s if give_up_s is None else give_up_s
         self._producer: AIOKafkaProducer | None = None
         self._failure: OutputError | None = None
@@ -56,28 +54,17 @@ class Sender:
         """The one topic."""
         return self._client.place.topic
 
-    async def partitions(self) -> tuple[int, ...]:
-        """Return the topic's partitions, in order. Raises OutputError."""
+    async def n_partitions(self) -> int:
+        """Return how many partitions the topic has. Raises OutputError."""
         producer = await self._started()
-        found = await self._retried(lambda: producer.partitions_for(self.topic))
-        return tuple(sorted(found))
+        return len(await self._retried(lambda: producer.partitions_for(self.topic)))
 
-    async def send(self, message: OutMessage) -> None:
-        """Accept one message; returns before it is delivered. Raises OutputError."""
+    async def send(self, messages: Sequence[OutMessage]) -> None:
+        """Accept messages for the topic, in order; returns before the last are delivered. Raises OutputError."""
+        await self.n_partitions()
         producer = await self._started()
-        headers = list(message.headers)
-        self._take(
-            await self._retried(lambda: producer.send(message.topic, message.value, message.key, headers=headers))
-        )
-
-    async def batch(self) -> BatchBuilder:
-        """Return an empty batch. Raises OutputError."""
-        return (await self._started()).create_batch()
-
-    async def send_batch(self, batch: BatchBuilder, partition: int) -> None:
-        """Accept a batch; returns once the one before it in ``partition`` is being sent. Raises OutputError."""
-        producer = await self._started()
-        self._take(await self._retried(lambda: producer.send_batch(batch, self.topic, partition=partition)))
+        for place, batch in batched(messages, producer):
+            self._take(await self._retried(partial(producer.send_batch, batch, place.topic, partition=place.partition)))
 
     async def flush(self) -> None:
         """Return once all accepted messages are delivered. Raises OutputError."""
@@ -103,6 +90,14 @@ class Sender:
             for future in self._waiting:
                 future.add_done_callback(look_at)
 
+    async def abandon(self) -> None:
+        """Disconnect at once: what is not delivered may be lost. Never raises."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await stop_client(producer, 0.0)
+        for future in self._waiting:
+            future.add_done_callback(look_at)
+
     @property
     def _delivery_s(self) -> float:
         return _DELIVERY_REQUESTS * self._client.request_timeout_s
@@ -113,8 +108,7 @@ class Sender:
             producer = AIOKafkaProducer(
                 **self._client.kwargs(),
                 enable_idempotence=True,
-                max_batch_size=self._max_batch_bytes,
-                max_request_size=self._max_request_bytes,
+                max_batch_size=batch_bytes(self._max_message_bytes),
             )
             # aiokafka 0.14 drops batches of a partition that had no leader for a request time-out, which leaves a hole
             # in their sequence. The wait is bounded here instead.

@@ -9,47 +9,32 @@ from pydantic import BaseModel
 
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
-from streamad_connectors.kafka.client.options import Client, KafkaSinkOptions, Place
-from streamad_connectors.kafka.writing import messages
-from streamad_connectors.kafka.writing.messages import OutMessage
+from streamad_connectors.kafka.client.options import Client, KafkaSinkOptions
+from streamad_connectors.kafka.writing.messages import encode
 from streamad_connectors.kafka.writing.sender import Sender
-
-_BATCH_BYTES = 256 * 1024
-_REQUEST_BYTES = 1 << 20  # aiokafka's own default
 
 
 class KafkaSink:
     """Writes messages to one topic; see ``messages.encode`` for value, key and headers.
 
-    If source and sink are of one cluster, the source's committer writes the messages of ``encode`` in its transaction:
-    exactly once. Otherwise the first ``write`` starts an idempotent producer (KIP-98): at least once, because messages
-    flushed before a crash stay. It waits for an absent broker, four request time-outs at most. After one failure every
-    later call fails, because later messages must not come before a lost one.
+    If source and sink are of one cluster, the source's committer writes the messages in its transaction: exactly once.
+    Otherwise the first ``write`` starts an idempotent producer (KIP-98): at least once, because messages flushed before
+    a crash stay. It waits for an absent broker, four request time-outs at most. After one failure every later call
+    fails, because later messages must not come before a lost one.
     """
 
     options_model: type[BaseModel] = KafkaSinkOptions
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
         self.client = Client.of(rest, cast("KafkaSinkOptions", options), context, "sinks")
+        self.place = self.client.place
         self.max_message_bytes = cast("KafkaSinkOptions", options).max_message_bytes
-        self._sender = Sender(
-            self.client, max_batch_bytes=_BATCH_BYTES, max_request_bytes=max(_REQUEST_BYTES, self.max_message_bytes)
-        )
-
-    @property
-    def place(self) -> Place:
-        """The topic and its brokers."""
-        return self.client.place
-
-    def encode(self, record: OutputRecord) -> list[OutMessage]:
-        """Return ``record`` as messages for the topic, usually one. Raises OutputError if it does not fit."""
-        return messages.encode(record, self.place.topic, self.max_message_bytes)
+        self._sender = Sender(self.client, max_message_bytes=self.max_message_bytes)
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
         """Send ``records`` in order. Raises OutputError."""
-        for record in records:
-            for message in self.encode(record):
-                await self._sender.send(message)
+        found = [encode(record, self.place.topic, self.max_message_bytes) for record in records]
+        await self._sender.send([message for messages in found for message in messages])
 
     async def flush(self) -> None:
         """Return once the brokers in sync have all messages. Raises OutputError."""

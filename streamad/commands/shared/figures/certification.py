@@ -19,8 +19,7 @@ from streamad.judge.calibration import (
     recordings_for,
 )
 from streamad.judge.evaluation import Evaluation
-from streamad.learn.registry.manifest import FoundAtRate, LargerCalibration, Metrics, References
-from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.manifest import Metrics
 from streamad.messages import Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray
@@ -32,8 +31,6 @@ METHODS: Mapping[CalibrationMethod, str] = {
 }
 """What is said of the calibration's sequences."""
 _MODELS_SHOWN = 5
-_LOW_SHARE = 0.5
-_WORTH_MORE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,72 +111,6 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFaults:
-    """The lines about the injected faults that a model finds at the configured false-alarm rate.
-
-    ``is_low``: fewer than half of them are found. ``remedy`` is what to do about it, whether it is low or not;
-    ``better_kind`` is the part of it that names another kind of detector.
-    """
-
-    fact: str
-    remedy: str
-    is_low: bool
-    better_kind: str = ""
-
-    def line(self, *, below_certified: bool) -> str:
-        """Return the fact, and if it is low what to do.
-
-        ``below_certified``: another line says what to do about the rate, so that this one need not repeat it.
-        """
-        advice = self.better_kind if below_certified else self.remedy
-        return f"{self.fact}; {advice}" if self.is_low and advice else self.fact
-
-
-def found_faults(references: References | None, settings: Settings, *, says_more: bool = True) -> FoundFaults | None:
-    """Return what is known; None if no faults were injected when the version was trained.
-
-    ``says_more``: with what more calibration sequences would change.
-    """
-    if references is None or references.found is None:
-        return None
-    found, rate = references.found, settings.alerts.false_alarm_rate
-    low, high = found.interval
-    is_now = rate == found.rate
-    at_rate = f"the configured rate of {found.rate:g}" if is_now else f"{found.rate:g}, the rate of its training,"
-    fact = (
-        f"{found.share:.0%} of {references.n_injected} injected faults are found at {at_rate} "
-        f"(90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
-    )
-    if says_more and found.with_more and found.share < 1.0:
-        (first, share), *others = ((one.n_calibration, f"about {one.share:.0%}") for one in found.with_more)
-        if _useful(found):
-            fact += f"; {first} calibration sequences instead of {found.n_calibration} would find {share}"
-            fact += "".join(f", {n} {share}" for n, share in others)
-        else:
-            fact += f"; more calibration sequences than {found.n_calibration} would find hardly more"
-    if not is_now:
-        fact += f"; {rate:g} is configured now"
-    better_kind = "" if references.better is None else f"try model.detector: {references.better.kind}"
-    return FoundFaults(fact, _remedy(better_kind, found, settings), found.share < _LOW_SHARE, better_kind)
-
-
-def _remedy(better_kind: str, found: FoundAtRate, settings: Settings) -> str:
-    """Return what finds more: more recordings, another kind, or a higher rate."""
-    advice = []
-    if useful := _useful(found):
-        n_recordings = recordings_for(useful[0].n_calibration, settings.model.calibration)
-        advice.append(f"train on {n_recordings} recordings or more")
-    if better_kind:
-        advice.append(better_kind)
-    return ", ".join([*advice, "or raise alerts.false_alarm_rate" if advice else "raise alerts.false_alarm_rate"])
-
-
-def _useful(found: FoundAtRate) -> list[LargerCalibration]:
-    """Return the larger calibrations that would find clearly more."""
-    return [one for one in found.with_more if one.share >= found.share + _WORTH_MORE]
-
-
 def line_below_certified(terms: FloatArray, method: CalibrationMethod, settings: Settings) -> str | None:
     """Return the line about the configured rate if ``terms`` [n, K] do not reach it. Raises ArtifactError."""
     below = uncertified(Calibration.from_terms(terms, settings.alerts.false_alarm_rate), method, settings)
@@ -226,16 +157,6 @@ class Certification:
             lines.append(f"{len(self.models) - _MODELS_SHOWN} more models have such a calibration: streamad check")
         return [*lines, *filter(None, [self._measured("the lowest rates")])]
 
-    def lines_of_faults(self, found: Mapping[str, FoundFaults]) -> list[str]:
-        """Return the lines about injected faults: of models that find few of them, or whose rate is extrapolated."""
-        said = {
-            name: one.line(below_certified=name in self.models)
-            for name, one in found.items()
-            if one.is_low or name in self.models
-        }
-        lines = [line if len(found) == 1 else f"{name}: {line}" for name, line in said.items()]
-        return lines[:_MODELS_SHOWN]
-
     def as_dict(self) -> dict[str, Any]:
         """Return the figures for machines; nothing if no rate is extrapolated."""
         if not self.models:
@@ -253,16 +174,6 @@ class Certification:
         if found.false_alarm_rate is not None and there.false_alarm_rate is not None:
             parts.append(f"{there.false_alarm_rate:.1%} of the normal (now {found.false_alarm_rate:.1%})")
         return f"at {rates} {' and '.join(parts)} would alert" if parts else ""
-
-
-def found_faults_in_service(report: RunReport, registry: Registry, settings: Settings) -> dict[str, FoundFaults]:
-    """Return what is known of the injected faults that the models of a run find, by name. Raises StreamadError."""
-    known = {}
-    for name, model in report.in_service.items():
-        references = registry.manifest(model.ref.name, model.ref.version).references
-        if (found := found_faults(references, settings)) is not None:
-            known[name] = found
-    return known
 
 
 def certification_of(

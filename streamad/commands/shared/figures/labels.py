@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from streamad.commands.shared.console import err, note
 from streamad.errors import DecodeError, SourceError, UsageError
 from streamad.ingest.decode_times import TimeReader
 from streamad.ports import LabelledSource, Source
-from streamad.settings.plant_yaml import DecodeSettings
+from streamad.settings.decode import DecodeSettings
 from streamad.system.opening import read_regular
 from streamad.system.rights import reason
 
@@ -57,13 +58,18 @@ NormalOption = Annotated[
     ),
 ]
 LabelIdOption = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of the sequence's id in the CSV file. [default: sequence]")
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of the sequence's id in the CSV file. [default: that of decode.fields.sequence, else sequence]",
+    ),
 ]
 LabelColumnOption = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of the label in the CSV file. [default: label]")
 ]
 
 _MOST_BYTES = 1 << 28
+_FILE_ENDING = re.compile(r"\.(csv|tsv|txt|jsonl|ndjson|parquet|pq)(\.gz)?$", re.IGNORECASE)
 _LONGEST_SHOWN = 40
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Key: TypeAlias = tuple[str | None, str]
@@ -129,53 +135,54 @@ class LabelOptions:
                 raise UsageError(f"{name} is about labels: name their file with --labels")
             if value is not None and name in of_file and self.where == _SOURCE:
                 raise UsageError(f"{name} names a column of a CSV file, and --labels source reads none: leave it out")
-        if self.columns[0] == self.columns[1]:
-            raise UsageError(f"--label-id and --label-column: both are {self.columns[0]!r}, a column cannot be both")
+        if (both := self.id_column or _ID_COLUMN) == self.label:
+            raise UsageError(f"--label-id and --label-column: both are {both!r}, a column cannot be both")
 
     @property
-    def columns(self) -> tuple[str, str]:
-        """Return the columns of the sequence's id and of its label."""
-        return self.id_column or _ID_COLUMN, self.label_column or _LABEL_COLUMN
+    def label(self) -> str:
+        """Return the column of the label."""
+        return self.label_column or _LABEL_COLUMN
+
+    def ids(self, decode: DecodeSettings) -> tuple[tuple[str, ...], ...]:
+        """Return the columns that may make the sequence's id together, the first ones that are there do."""
+        if self.id_column is not None:
+            return ((self.id_column,),)
+        fields = () if decode.fields is None else decode.fields.id_fields
+        return tuple(dict.fromkeys([*([fields] if fields and self.label not in fields else []), (_ID_COLUMN,)]))
 
     def read(self, source: Source, decode: DecodeSettings, *, needs_normal: bool = False) -> Labels | None:
-        """Return the labels as ``read_labels``, None if none are asked for; ``needs_normal``: an error if none is."""
+        """Return the labels of the CSV file or of the recordings, None if none are asked for.
+
+        Without ``normal`` the words decide: ``NORMAL_WORDS`` and 0 are normal, ``ANOMALOUS_WORDS`` and 1 anomalous, as
+        is any number beside a normal label; another word is an error. Names that are times are read as ``decode`` reads
+        those of samples, also local ones. ``needs_normal``: it is an error if no label means normal. Raises
+        SourceError, also if two names of one time have different labels.
+        """
         if self.where is None:
             return None
-        labels = read_labels(self.where, source, self.normal, decode, self.columns)
-        if all(label.is_anomalous for label in labels.by_key.values()):
-            n_labels = f"all {len(labels.by_key)} labels mean anomalous"
+        texts = _of_source(source) if self.where == _SOURCE else _of_csv(Path(self.where), self.ids(decode), self.label)
+        meant = _meant(sorted(set(texts.values())), self.normal)
+        by_key = {key: Label(_plain(text), meant[text]) for key, text in texts.items()}
+        if decode.sequence_from == "file":
+            by_key = _by_bare_name(by_key)
+        if all(meant.values()):
+            n_labels = f"all {len(by_key)} labels mean anomalous"
             way_out = "if some are normal, name their labels with --normal"
             if needs_normal:
                 raise SourceError(f"{n_labels}, and training needs normal sequences: {way_out}")
             err.print(note(f"{n_labels}; {way_out}"))
-        return labels
+        return Labels(by_key, {} if decode.counts_from_start else _by_start(by_key, decode))
 
 
-def read_labels(
-    where: str,
-    source: Source,
-    normal: str | None = None,
-    decode: DecodeSettings | None = None,
-    columns: tuple[str, str] = (_ID_COLUMN, _LABEL_COLUMN),
-) -> Labels:
-    """Read labels from a CSV file with ``columns`` or ("source") the recordings; ``normal`` lists those of normal ones.
-
-    Without ``normal`` the words decide: ``NORMAL_WORDS`` and 0 are normal, ``ANOMALOUS_WORDS`` and 1 anomalous, as is
-    any number beside a normal label; another word is an error. Names that are times are read as ``decode`` reads those
-    of samples, also local ones. Raises SourceError, also if two names of one time have different labels.
-    """
-    labels = _of_source(source) if where == _SOURCE else _of_csv(Path(where), *columns)
-    known = sorted(set(labels.values()))
+def _meant(known: Sequence[str], normal: str | None) -> dict[str, bool]:
+    """Return which of the labels ``known`` mean anomalous: all but those listed in ``normal``; None: by their words."""
     listed = ", ".join(_cut(label) or "''" for label in known[:20]) + (", ..." if len(known) > 20 else "")
     if normal is None:
-        meant = _by_word(known, listed)
-    else:
-        named = {_plain(label) for label in normal.split(",")} if normal.strip() else set()
-        if unknown := named.difference(map(_plain, known)):
-            raise SourceError(f"no sequence has the label {_cut(min(unknown))!r}; --normal must name some of: {listed}")
-        meant = {label: _plain(label) not in named for label in known}
-    by_key = {key: Label(_plain(label), meant[label]) for key, label in labels.items()}
-    return Labels(by_key, {} if decode is None or decode.time == "relative" else _by_start(by_key, decode))
+        return _by_word(known, listed)
+    named = {_plain(label) for label in normal.split(",")} if normal.strip() else set()
+    if unknown := named.difference(map(_plain, known)):
+        raise SourceError(f"no sequence has the label {_cut(min(unknown))!r}; --normal must name some of: {listed}")
+    return {label: _plain(label) not in named for label in known}
 
 
 def _by_word(known: Sequence[str], listed: str) -> dict[str, bool]:
@@ -204,6 +211,21 @@ def _word_means(label: str) -> bool | None:
         return plain == "1"
     word = "".join(character for character in label.casefold() if character.isalnum())
     return word in ANOMALOUS_WORDS if word in NORMAL_WORDS or word in ANOMALOUS_WORDS else None
+
+
+def _by_bare_name(by_key: Mapping[_Key, Label]) -> dict[_Key, Label]:
+    """Return the labels with names of files as ids: without the ending, said once. Raises SourceError."""
+    found: dict[_Key, Label] = {}
+    cut: list[str] = []
+    for (stream, name), label in by_key.items():
+        bare = _FILE_ENDING.sub("", name)
+        if bare != name:
+            cut.append(name)
+        if found.setdefault((stream, bare), label) != label:
+            raise SourceError(f"two labels of one sequence: {name!r} has another label under another name")
+    if cut:
+        err.print(note(f"labels name files, such as {_cut(cut[0])}: their endings are left out, as in sequences' ids"))
+    return found
 
 
 def _by_start(by_key: Mapping[_Key, Label], decode: DecodeSettings) -> Mapping[tuple[str | None, int], Label]:
@@ -259,27 +281,24 @@ def _of_source(source: Source) -> Mapping[_Key, str]:
     return {(None, sequence): label for sequence, label in labels.items()}
 
 
-def _of_csv(path: Path, id_column: str, label_column: str) -> Mapping[_Key, str]:
+def _of_csv(path: Path, ids: tuple[tuple[str, ...], ...], label_column: str) -> Mapping[_Key, str]:
     try:
         with StringIO(read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8-sig"), newline="") as file:
             header = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
             names = list(reader.fieldnames or ())
-            if twice := [name for name in ("stream", id_column, label_column) if names.count(name) > 1]:
+            id_columns = next((of for of in ids if set(of) <= set(names)), ())
+            if not id_columns or label_column not in names:
+                raise SourceError(f"{path}: {_unfit(names, id_columns, ids, label_column)}")
+            if twice := [name for name in ("stream", *id_columns, label_column) if names.count(name) > 1]:
                 raise SourceError(f"{path}: has the column {twice[0]} twice: remove or rename one")
-            missing = {id_column, label_column} - set(names)
-            if missing:
-                there = ", ".join(names) or "none"
-                raise SourceError(
-                    f"{path}: no column {' and '.join(sorted(missing))} (columns: {there}): name those that it has for "
-                    f"{_ID_COLUMN} with --label-id, for {_LABEL_COLUMN} with --label-column"
-                )
             labels: dict[_Key, str] = {}
             for row in reader:
-                stream, sequence, label = (
-                    (row.get(name) or "").strip() for name in ("stream", id_column, label_column)
+                stream, label, *parts = (
+                    (row.get(name) or "").strip() for name in ("stream", label_column, *id_columns)
                 )
+                sequence = "/".join(parts)  # as the decoder joins them
                 if labels.setdefault((stream or None, sequence), label) != label:
                     raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label above")
             if not labels:
@@ -289,3 +308,20 @@ def _of_csv(path: Path, id_column: str, label_column: str) -> Mapping[_Key, str]
         raise SourceError(f"{path}: cannot read the labels ({reason(error, path, 'read')})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error
+
+
+def _unfit(
+    names: Sequence[str], id_columns: tuple[str, ...], ids: tuple[tuple[str, ...], ...], label_column: str
+) -> str:
+    """Return which columns a table lacks of the id (if it has none of ``ids``) and the label, and what to write."""
+    lacking, options = [], []
+    others = [name for name in names if name and name not in {"stream", *id_columns, label_column}]
+    if not id_columns:
+        lacking.append(f"of the id ({' or '.join(' and '.join(of) for of in ids)})")
+        options.append(f"--label-id {shlex.quote(others[0]) if others else 'COLUMN'}")
+    if label_column not in names:
+        lacking.append(f"of the label ({label_column})")
+        last = others[-1:] if len(others) >= len(options) + 1 else []
+        options.append(f"--label-column {shlex.quote(last[0]) if last else 'COLUMN'}")
+    there = ", ".join(names) or "none"
+    return f"no column {' and '.join(lacking)} (columns: {there}): name those that it has, such as {' '.join(options)}"

@@ -1,28 +1,27 @@
-"""The report of a run, and of the simple detectors beside a model: figures for machines, a table for people."""
+"""The report of a run: figures for machines, tables for people, also compared with labels."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
-from streamad.commands.shared.console import count, err, note, out, print_table
-from streamad.commands.shared.figures.by_label import print_by_label
+from streamad.commands.shared.console import count, note, out, print_table, printed
 from streamad.commands.shared.figures.labels import Labels
+from streamad.commands.shared.figures.losses import lost, unscorable_text
 from streamad.errors import SourceError
-from streamad.ingest.bad_values import BAD_VALUE
-from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.judge.evaluation import Evaluation, LabelFigures, evaluate
 from streamad.judge.scoring import ModelInService
-from streamad.judge.shift.many_alerts import ManyAlerts
-from streamad.learn.registry.manifest import FoundAtRate, ReferenceFigures, References
+from streamad.judge.shift import ManyAlerts
 from streamad.messages import Verdict
+from streamad.safe_text import visible_name
 
-_CHANNELS_SHOWN = 5
-_REASONS_SHOWN = 5
+_ROWS = 20
+_LABEL_CELLS = 22
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
@@ -45,6 +44,9 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     print_table(table)
+    for loss in lost(report.counters):
+        if loss.remedy:
+            out.print(note(f"{loss.what}: {loss.text}"))
     if evaluation is not None:
         scored_by = {each.model.name for each in report.verdicts if each.model is not None and each.score is not None}
         print_by_label(evaluation, len(scored_by))
@@ -60,72 +62,8 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
             table.add_row(f"learned{which}", _learned(learned, of["swaps"]))
         elif of["swaps"]:  # a learner elsewhere knows the rest
             table.add_row(f"swaps{which}", str(of["swaps"]))
-    for what, said in lost_texts(counters):
-        table.add_row(what, said)
-    if held := counters.get("held"):
-        table.add_row("open", f"{count(held, 'sequence')} held: the next run may bring the rest")
-
-
-def is_alert(verdict: Verdict) -> bool:
-    """Return whether the verdict raised an alert."""
-    return verdict.decision == "anomalous"
-
-
-def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the counts of values that cannot be used for people: the channels with most of them, and the reasons."""
-    ranked = sorted(((name, of) for name, of in counts.items() if of), key=lambda item: -sum(item[1].values()))
-    shown = [f"{sum(of.values())} of {name} ({', '.join(of)})" for name, of in ranked[:_CHANNELS_SHOWN]]
-    rest = sum(sum(of.values()) for _, of in ranked[_CHANNELS_SHOWN:])
-    more = [f"{rest} of {len(ranked) - _CHANNELS_SHOWN} more channels"] if rest else []
-    return f"{', '.join([*shown, *more])}: missing"
-
-
-def unreadable_text(dead_letters: Mapping[str, int]) -> str:
-    """Return the counts of records of which nothing was read, by kind; "" if there are none."""
-    return ", ".join(f"{count} {kind}" for kind, count in dead_letters.items() if kind != BAD_VALUE)
-
-
-def unscorable_text(reasons: Mapping[str, int]) -> str:
-    """Return the counts of unscorable sequences by reason for people, the most frequent first; "" if there are none."""
-    ranked = sorted(reasons.items(), key=lambda item: -item[1])
-    rest = sum(n for _, n in ranked[_REASONS_SHOWN:])
-    shown = [f"{n} {why}" for why, n in ranked[:_REASONS_SHOWN]]
-    return "; ".join([*shown, f"{rest} for other reasons"] if rest else shown)
-
-
-NO_RECORD = "no record was read: is the path or URL right, and the range of --since and --until?"
-
-
-def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD, *, given: str | None = None) -> None:
-    """Raise SourceError if records were read and none holds a sample; print the note ``no_record`` if there is none.
-
-    ``given``: the URL of what was read instead of the config's source.
-    """
-    n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
-    if not n and not kinds:
-        err.print(note(no_record))
-    if counters["samples"] or not (kinds or counters["ignored"] or counters["without_id"]):
-        return
-    parts = [f"{kinds}: unreadable"] if kinds else []
-    if counters["ignored"]:
-        parts.append(f"{counters['ignored']} hold no channel of the plant")
-    if counters.get("without_id"):
-        parts.append(f"{count(counters['without_id'], 'sample')} without a sequence id: sequences.without_id is skip")
-    of = f" --from {shlex.quote(given)}" if given else ""
-    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check{of} --config FILE")
-
-
-def lost_texts(counters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what became of records and samples that are in no sequence, and the counts, for people."""
-    if letters := counters["dead_letters"]:
-        kinds = ", ".join(f"{n} {kind}" for kind, n in letters.items())
-        yield "dead letters", f"{sum(letters.values())} ({kinds})"
-    if n := counters["late_samples"]:
-        yield "late samples", str(n)
-    if n := counters.get("without_id"):
-        yield "without an id", f"{count(n, 'sample')} left out"
-    if values := counters.get("bad_values"):
-        yield "bad values", bad_values_text(values)
+    for loss in lost(counters):
+        table.add_row(loss.what, loss.said)
 
 
 def _learned(counters: dict[str, Any], swaps: int) -> str:
@@ -139,52 +77,6 @@ def _learned(counters: dict[str, Any], swaps: int) -> str:
         if counters[name]
     ]
     return "; ".join([kept, ", ".join(happened)] if happened else [kept])
-
-
-def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float, normal: str = "normal") -> None:
-    """Add the figures of all labelled sequences; ``normal`` says which normal ones, if not those of the run."""
-    if evaluation.auc is not None:
-        table.add_row("AUC", f"{evaluation.auc:.4f}")
-    if evaluation.detection_rate is not None:
-        found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
-        table.add_row("found", found + _interval(evaluation.detection_interval))
-    if evaluation.false_alarm_rate is not None:
-        false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
-        table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
-        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
-    if evaluation.n_unscorable:
-        table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
-
-
-def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
-
-
-def compared(
-    verdicts: Sequence[Verdict],
-    labels: Labels,
-    alerts: Callable[[Verdict], bool] | None = None,
-    *,
-    normal_calibrated: bool = False,
-) -> Evaluation:
-    """Compare ``verdicts``, or what ``alerts`` says of them, with their labels; those without one are left out.
-
-    ``normal_calibrated``: see ``evaluate``. Raises SourceError if there are verdicts and none has a label.
-    """
-    found = [(verdict, labels.of(verdict.stream, verdict.sequence)) for verdict in verdicts]
-    labelled = [(verdict, label) for verdict, label in found if label is not None]
-    if verdicts and not labelled:
-        raise SourceError(
-            f"none of the {len(verdicts)} judged sequences has a label: the recordings say "
-            f"{verdicts[0].sequence!r} of stream {verdicts[0].stream!r}, the labels {labels.example!r}"
-        )
-    return evaluate(
-        [verdict.score for verdict, _ in labelled],
-        [(alerts or is_alert)(verdict) for verdict, _ in labelled],
-        [label.is_anomalous for _, label in labelled],
-        [label.text for _, label in labelled],
-        normal_calibrated=normal_calibrated,
-    )
 
 
 @dataclass(slots=True)
@@ -241,76 +133,104 @@ class RunReport:
         }
 
 
-def print_references(found: Mapping[str, References], *, names_better: bool = True) -> None:
-    """Print the figures of models, by the name each has here, and of the other kinds; nothing if no kind was measured.
+def is_alert(verdict: Verdict) -> bool:
+    """Return whether the verdict raised an alert."""
+    return verdict.decision == "anomalous"
 
-    All models have the same trial, so the other kinds have the same figures beside each. ``names_better``: a note
-    follows if a kind finds more than a model for sure.
+
+def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float, normal: str = "normal") -> None:
+    """Add the figures of all labelled sequences; ``normal`` says which normal ones, if not those of the run."""
+    if evaluation.auc is not None:
+        table.add_row("AUC", f"{evaluation.auc:.4f}")
+    if evaluation.detection_rate is not None:
+        found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
+        table.add_row("found", found + _interval(evaluation.detection_interval))
+    if evaluation.false_alarm_rate is not None:
+        false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
+        table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
+        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+    if evaluation.n_unscorable:
+        table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def compared(
+    verdicts: Sequence[Verdict],
+    labels: Labels,
+    alerts: Callable[[Verdict], bool] | None = None,
+    *,
+    normal_calibrated: bool = False,
+) -> Evaluation:
+    """Compare ``verdicts``, or what ``alerts`` says of them, with their labels; those without one are left out.
+
+    ``normal_calibrated``: see ``evaluate``. Raises SourceError if there are verdicts and none has a label.
     """
-    records = [record for record in found.values() if record.others]
-    if not records:
-        return
-    first = records[0]
-    out.print(f"simple kinds on the same sequences ({first.n_injected} injected faults, {first.n_held_out} normal):")
-    print_table(_table(found), whole=("",))
-    for one in first.others:
-        if one.left_out is not None:
-            out.print(f"{one.kind} is left out: {one.left_out}")
-    for name, record in found.items():
-        if names_better and (line := better_line(name, record)) is not None:
-            out.print(note(line))
-
-
-def print_by_fault(name: str, record: References) -> None:
-    """Print the share of each kind of fault that the model ``name`` and the other kinds find at the configured rate."""
-    shares = {name: record.found, **{one.kind: one.found for one in record.others}}
-    known = {who: found.by_fault for who, found in shares.items() if found is not None}
-    if name not in known:
-        return
-    table = Table("found", *known, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for fault in known[name]:
-        table.add_row(fault.replace("_", " "), *(f"{shares[fault]:.0%}" for shares in known.values()))
-    print_table(table, whole=("found",))
-
-
-def better_line(name: str, record: References) -> str | None:
-    """Return the line about the kind that finds more than the model ``name`` for sure, and the most of those."""
-    better, ours = record.better, record.found
-    if better is None or ours is None or better.found is None or better.gain is None or better.gain_interval is None:
-        return None
-    low, high = better.gain_interval
-    return (
-        f"{better.kind} finds more injected faults than {name} ({better.found.share:.0%} against {ours.share:.0%}, "
-        f"difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to {100 * high:.0f}): "
-        f"train it beside this model and replay your recordings with both; before each of its commands write "
-        f"STREAMAD_MODEL__DETECTOR={better.kind} STREAMAD_MODEL__REGISTRY=registry-{better.kind}"
+    found = [(verdict, labels.of(verdict.stream, verdict.sequence)) for verdict in verdicts]
+    labelled = [(verdict, label) for verdict, label in found if label is not None]
+    if verdicts and not labelled:
+        raise SourceError(
+            f"none of the {len(verdicts)} judged sequences has a label: the recordings say "
+            f"{verdicts[0].sequence!r} of stream {verdicts[0].stream!r}, the labels {labels.example!r}"
+        )
+    return evaluate(
+        [verdict.score for verdict, _ in labelled],
+        [(alerts or is_alert)(verdict) for verdict, _ in labelled],
+        [label.is_anomalous for _, label in labelled],
+        [label.text for _, label in labelled],
+        normal_calibrated=normal_calibrated,
     )
 
 
-def _table(found: Mapping[str, References]) -> Table:
-    table = Table("", "found", *(f"beside {name}\n(90 % interval)" for name in found), "AUC", box=None)
-    for name, record in found.items():
-        table.add_row(name, _share(record.found), *("" for _ in found), f"{record.auc:.3f}")
-    kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
-    for kind in kinds:
-        beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
-        figures = next(one for one in beside if one is not None)
-        gains = ("" if one is None else _gain(one) for one in beside)
-        table.add_row(kind, _share(figures.found), *gains, f"{figures.auc:.3f}")
-    return table
+def print_by_label(evaluation: Evaluation, n_models: int = 1) -> None:
+    """Print a table of the anomalous labels and one of the normal ones, each if there are several.
+
+    The rates of all sequences together say the same of a single one. ``n_models`` gave the scores.
+    """
+    anomalous = [one for one in evaluation.by_label if one.is_anomalous]
+    normal = [one for one in evaluation.by_label if not one.is_anomalous]
+    if len(anomalous) > 1:
+        _print_rows("Found by label:", anomalous, has_auc=any(one.auc is not None for one in anomalous))
+    if len(normal) > 1:
+        _print_rows("False alarms by label:", normal, has_auc=False)
+    if evaluation.auc is not None and n_models > 1:
+        out.print(
+            note(
+                f"the AUC compares scores of {n_models} models, each with a scale of its own. The shares of alerts "
+                "hold for all models together. For one model, replay its sequences alone."
+            )
+        )
 
 
-def _share(found: FoundAtRate | None) -> str:
-    return "" if found is None else f"{found.share:.0%}"
+def _print_rows(title: str, rows: Sequence[LabelFigures], *, has_auc: bool) -> None:
+    has_unscorable = any(one.n_unscorable for one in rows)
+    shares = "share" if rows[0].interval is None else "share (95 % interval)"
+    optional = {"AUC": has_auc, "unscorable": has_unscorable}
+    table = Table("label", "alerted", shares, *(name for name, is_shown in optional.items() if is_shown), box=None)
+    table.padding = (0, 2, 0, 0)
+    for one in rows[:_ROWS]:
+        cells = [_label(one.label), f"{one.n_alerts} of {one.n_sequences}", _share(one)]
+        if has_auc:
+            cells.append("" if one.auc is None else f"{one.auc:.3f}")
+        if has_unscorable:
+            cells.append(str(one.n_unscorable or ""))
+        table.add_row(*cells)
+    out.print(title)
+    print_table(table, whole=("alerted", shares))
+    if more := rows[_ROWS:]:
+        n_sequences = sum(one.n_sequences for one in more)
+        out.print(f"and {count(len(more), 'more label')} ({count(n_sequences, 'sequence')}): --json lists all")
 
 
-def _gain(one: ReferenceFigures) -> str:
-    if one.gain is None or one.gain_interval is None:
-        return ""
-    low, high = one.gain_interval
-    return f"{_signed(one.gain)} ({_signed(low)} to {_signed(high)})"
+def _label(text: str) -> str:
+    """Return a label for a cell: on one line, at most as wide as its column."""
+    shown = Text(visible_name(printed(text)) or "(empty)")
+    shown.truncate(_LABEL_CELLS, overflow="ellipsis")
+    return shown.plain
 
 
-def _signed(share: float) -> str:
-    text = f"{share:+.0%}"
-    return "0%" if text in ("+0%", "-0%") else text
+def _share(one: LabelFigures) -> str:
+    interval = "" if one.interval is None else f" ({100 * one.interval[0]:.1f} to {100 * one.interval[1]:.1f})"
+    return f"{one.rate:.1%}{interval}"

@@ -20,7 +20,7 @@ from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from benchmarks.paper.protocols import Block, normal_sets
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADOptions
-from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.model import contrastive_terms
 from tests.unit.benchmarks.paper.results import result, stored
 
 RNG = np.random.default_rng(0)

@@ -125,16 +125,30 @@ async def test_a_huge_line_is_cut(tmp_path: Path) -> None:
 
 
 async def test_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
-    assert await read_maps(write(tmp_path, ",id,v,\n0,x,1,\n"), tmp_path) == [{"id": "x", "v": 1}]
+    assert await read_maps(write(tmp_path, "id,,v,\nx,0,1,\n"), tmp_path) == [{"id": "x", "v": 1}]
+
+
+async def test_a_first_column_without_a_name_is_called_as_pandas_calls_it(tmp_path: Path) -> None:
+    assert await read_maps(write(tmp_path, ",v\n2026-03-02 06:00:00,1\n"), tmp_path) == [
+        {"Unnamed: 0": "2026-03-02 06:00:00", "v": 1}
+    ]
+    assert await read_maps(write(tmp_path, ",Unnamed: 0\n7,1\n"), tmp_path) == [{"Unnamed: 0": 1}]
+
+
+@pytest.mark.parametrize("text", ["id,v\nx,1,\ny,2, ,\n", "id,v,,\nx,1\ny,2,\n"])
+async def test_delimiters_at_the_ends_of_rows_or_of_the_header_alone_mean_nothing(text: str, tmp_path: Path) -> None:
+    assert await read_maps(write(tmp_path, text), tmp_path) == [{"id": "x", "v": 1}, {"id": "y", "v": 2}]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("1,2.5\n3,4.5\n", "its first line holds no column names"),
-        ("id,temp,temp\nx,1,2\n", "column 'temp' appears twice"),
+        ("id,temp,temp\nx,1,2\n", "columns 2 and 3 of line 1 are both named 'temp'; rename one of them there"),
         (b"id,temp \xb0C\nx,1\n", r"its header is not utf-8-sig; set the option encoding, .*\?encoding=cp1252"),
         ("id,temp °C\nx,1\n".encode("utf-16"), r"its header is not utf-8-sig; .* \?encoding=utf-16"),
+        ("id,temp\nx,1\n".encode("utf-16-le"), r"its header is not utf-8-sig; .* \?encoding=utf-16-le"),
+        ("id,temp\nx,1\n".encode("utf-16-be"), r"its header is not utf-8-sig; .* \?encoding=utf-16-be"),
     ],
 )
 async def test_bad_headers(text: str | bytes, message: str, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_joined_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path)
         return read_jsonl(file.path, offset, options, ConnectorContext((), ManualClock(), tmp_path))
 
     values = []
-    for batch in JoinedFiles("p", found, "name", read).batches(0, None):
+    for batch in JoinedFiles("p", found, options, read).batches(0, None):
         values += [record.value for record in batch.records]
         if values == [b'{"n":1}']:  # the reader stands behind the end of the first file
             first.write_bytes(b'{"n":1}\n{"n":2}\n')

@@ -42,7 +42,12 @@ def csv_rows(first: int, after: int) -> bytes:
     return text.getvalue().encode()
 
 
-FORMATS = {"app.jsonl": (b"", json_lines), "app.csv": (b"id,temp,note\r\n", csv_rows)}
+FORMATS = {
+    "app.jsonl": (b"", json_lines),
+    "app.csv": (b"id,temp,note\r\n", csv_rows),
+    "app.tsv": (b'sep=,\r\n"device, 7"\n\nid,temp,note\r\n-,C,-\n', csv_rows),
+}
+LINES = {"app.tsv": {"header": 4, "first_row": 6}}
 OPTIONS: dict[str, Any] = {"channels": ("temp",)}
 
 
@@ -99,6 +104,7 @@ class Writer:
     def __init__(self, path: Path, header: bytes, rows: bytes, *, is_joined: bool) -> None:
         self._log, self._header, self._rows = path, header, rows
         self._is_joined = is_joined
+        self._options = {**OPTIONS, **LINES.get(path.name, {})}
         self._left = header + rows
         self._generations = [b""]
         self._path.touch()
@@ -114,8 +120,8 @@ class Writer:
         self._generations[-1] += piece
 
     def rotate(self, *, copies: bool) -> None:
-        if not self._generations[-1]:
-            return
+        if len(self._generations[-1]) < (len(self._header) if self._log.name in LINES else 1):
+            return  # a file without its header line ends the run
         if not self._is_joined:
             rotate(self._path, copies=copies)
         if self._left:  # loggers rotate between two records: what was cut off begins as a record of its own
@@ -130,7 +136,7 @@ class Writer:
             is_growing = number == len(self._generations) - 1
             path = self._path.with_name(f"finished-{number}{self._path.suffix}")
             path.write_bytes(content[: content.rfind(b"\n") + 1] if is_growing else content)
-            found += [(record.offset, record.value) for record in await read_one(path, path.parent, **OPTIONS)]
+            found += [(record.offset, record.value) for record in await read_one(path, path.parent, **self._options)]
         return found
 
 
@@ -140,7 +146,7 @@ class Reader:
     def __init__(self, name: str, folder: Path, data: st.DataObject, *, is_joined: bool) -> None:
         self._folder, self._data = folder, data
         self._url = name.replace("app.", "app-*.") if is_joined else name
-        self._options = {**OPTIONS, "files": "joined" if is_joined else "separate"}
+        self._options = {**OPTIONS, **LINES.get(name, {}), "files": "joined" if is_joined else "separate"}
         self._tail: Tail | None = None
         self._committed: list[Record] = []
         self._after: tuple[int, str] | None = None
@@ -653,7 +659,7 @@ async def read_with_cursors(
 
 async def test_followed_files_give_the_ids_of_their_sequences(tmp_path: Path) -> None:
     append(tmp_path / "B-1.jsonl", numbers(0, 2))
-    async with Tail("*.jsonl", tmp_path, files="joined", ids_from_files=True) as tail:
+    async with Tail("*.jsonl", tmp_path, files="joined", sequence_from="file") as tail:
         await tail.begin()
         await tail.catch_up()
         append(tmp_path / "B-2.jsonl", numbers(2, 3))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
-from streamad_connectors.files.formats.csv_rows import read_csv
+from streamad_connectors.files.formats.csv_files.rows import read_csv
 from streamad_connectors.files.formats.jsonl import read_jsonl
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import BatchReader, batched

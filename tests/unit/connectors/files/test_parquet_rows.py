@@ -7,6 +7,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -78,3 +79,47 @@ async def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SourceError, match=r"needs pyarrow: pip install pyarrow"):
         await read_one("a.parquet", tmp_path)
+
+
+async def test_an_index_without_a_name_is_a_column_unless_it_counts_rows(tmp_path: Path) -> None:
+    """pandas writes a nameless index so; whole numbers are those of the rows before some were left out."""
+    noon = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+    columns = {
+        "temp_c": [81.5, 82.5],
+        "__index_level_0__": pyarrow.array([noon, noon], pyarrow.timestamp("us", tz="UTC")),
+        "__index_level_1__": pyarrow.array([7, 9], pyarrow.int64()),
+        "__index_level_2__": [0.5, 1.5],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    first, _ = await read_maps("a.parquet", tmp_path)
+    assert first == {"temp_c": 81.5, "__index_level_0__": "2026-03-01T12:00:00+00:00", "__index_level_2__": 0.5}
+
+
+LISTS = [[1, 2], None, [], [3], [None, 4], [5, 6, 7]]
+
+
+@pytest.mark.parametrize("begin", [0, 2, 5])
+async def test_cells_of_lists_are_those_of_columns(begin: int, tmp_path: Path) -> None:
+    millis = [some and [n and n * 1_000 for n in some] for some in LISTS]
+    columns = {
+        "time": pyarrow.array(millis, pyarrow.list_(pyarrow.timestamp("ms"))),
+        "age": pyarrow.array(millis, pyarrow.large_list(pyarrow.duration("ms"))),
+        "price": pyarrow.array([some and [n and Decimal(n) for n in some] for some in LISTS]),
+        "open": pyarrow.array([some and [n and n > 3 for n in some] for some in LISTS]),
+        "pair": pyarrow.array([[1.5, n] if n != 1 else None for n in range(6)], pyarrow.list_(pyarrow.float64(), 2)),
+        "deep": pyarrow.array([some and [[n], []] for n, some in enumerate(LISTS)]),
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    rows = [
+        {
+            "time": some and [n and f"1970-01-01T00:00:{n:02}+00:00" for n in some],
+            "age": some and [n and float(n) for n in some],
+            "price": some and [n and float(n) for n in some],
+            "open": some and [n and int(n > 3) for n in some],
+            "pair": [1.5, float(number)] if number != 1 else None,
+            "deep": some and [[number], []],
+        }
+        for number, some in enumerate(LISTS)
+    ]
+    found = await read_one("a.parquet", tmp_path, begin=begin)
+    assert [msgspec.msgpack.decode(record.value) for record in found] == rows[begin:]

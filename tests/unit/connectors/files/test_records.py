@@ -40,7 +40,15 @@ VALUES = (
 )
 KEYS = st.none() | st.binary() | st.text().map(str.encode)
 RECORDS = st.lists(
-    st.builds(Record, OFFSETS, VALUES, TIMES_OF_RECORDS, KEYS, schema=st.none() | st.just("01ab")),
+    st.builds(
+        Record,
+        OFFSETS,
+        VALUES,
+        TIMES_OF_RECORDS,
+        KEYS,
+        schema=st.none() | st.just("01ab"),
+        label=st.none() | st.just("a/b"),
+    ),
     unique_by=lambda record: record.offset,
     max_size=6,
 ).map(lambda records: sorted(records, key=lambda record: record.offset))
@@ -62,7 +70,8 @@ def read_folder(folder: Path) -> list[str]:
 
 def sent(records: Sequence[Record]) -> list[FeedRecord]:
     return [
-        FeedRecord(record.value, record.key, record.timestamp_us, record.offset, record.schema) for record in records
+        FeedRecord(record.value, record.key, record.timestamp_us, record.offset, record.schema, record.label)
+        for record in records
     ]
 
 

@@ -144,7 +144,7 @@ async def test_a_file_changed_by_somebody_else(change: str, tmp_path: Path) -> N
         path.unlink()
     else:
         os.truncate(path, 3 if change == "cut" else 1000)
-    with pytest.raises(OutputError, match="was deleted or changed by somebody else"):
+    with pytest.raises(OutputError, match="was deleted, moved or changed by somebody else"):
         await sink.flush()
     await sink.close()
 

@@ -140,7 +140,7 @@ async def test_a_shuffled_file_sorted_equals_the_sorted_file_offsets_included(ki
 async def test_a_sorted_file_may_name_its_sequence(tmp_path: Path) -> None:
     found = settings_of(decode={"sequence_from": "file"})
     context = ConnectorContext(
-        found.channel_specs, ManualClock(), tmp_path, times=times_for(found), ids_from_files=True
+        found.channel_specs, ManualClock(), tmp_path, times=times_for(found), sequence_from="file"
     )
     write_recording(tmp_path / "B-7.jsonl", [message(2, 0), message(1, 1)])
     source = connect_source("B-7.jsonl", {"sort": True}, context)

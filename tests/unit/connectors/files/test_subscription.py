@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from streamad import subscribe
 from streamad.errors import SourceError
 from streamad.messages import Event, OutputRecord
+from streamad.outputs.subscribing import Messages
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Subscription
-from streamad.runtime.subscribing import Messages
 from streamad.testing import ManualClock
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
 
@@ -30,11 +30,11 @@ def record(text: str, second: int = 0) -> OutputRecord:
 
 
 class Plant:
-    """A sink with its file, cut back and written anew as after a crash."""
+    """A sink with its file, or files, cut back and written anew as after a crash."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rotate: int | None = None) -> None:
         self.path = path
-        sink = connect_sink(str(path), {}, CONTEXT)
+        sink = connect_sink(str(path), {"rotate": rotate}, CONTEXT)
         assert isinstance(sink, DurableSink)
         self.sink = sink
 
@@ -171,9 +171,10 @@ def test_types_that_are_no_messages_are_refused(of: Any) -> None:
 @given(
     steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), min_size=1, max_size=12),
     grouped=st.booleans(),
+    rotate=st.sampled_from([None, 1, 300]),
 )
 def test_every_message_comes_once_whatever_is_cut_back_and_rewritten(
-    steps: list[tuple[int, int, bool]], grouped: bool, tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[int, int, bool]], grouped: bool, rotate: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Law: with n messages written in the end, a follower has seen 0..n-1, each once and in order."""
 
@@ -205,7 +206,7 @@ def test_every_message_comes_once_whatever_is_cut_back_and_rewritten(
             await events.aclose()
             await plant.sink.close()
 
-    asyncio.run(run(lambda: Plant(tmp_path_factory.mktemp("tail") / "events.jsonl")))
+    asyncio.run(run(lambda: Plant(tmp_path_factory.mktemp("tail") / "events.jsonl", rotate)))
 
 
 async def test_a_reader_that_is_cancelled_while_it_saves_its_position_ends_without_an_error(plant: Plant) -> None:

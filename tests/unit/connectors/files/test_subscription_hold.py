@@ -72,6 +72,20 @@ def test_it_is_a_holding_subscription(tmp_path: Path) -> None:
     assert isinstance(Reader(tmp_path / "a.jsonl").subscription, HoldingSubscription)
 
 
+async def test_what_is_released_while_the_position_is_saved_does_not_come_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    append(path, *(str(number) for number in range(40)))
+    for number in range(40):
+        reader = Reader(path)
+        assert await reader.read(1) == [str(number)]
+        saving = asyncio.ensure_future(reader.read(1))  # the first save of a reader is due at once
+        await asyncio.sleep(number / 10_000)  # into the save, which takes a thread some milliseconds
+        reader.release(1)
+        saving.cancel()
+        await asyncio.gather(saving, return_exceptions=True)
+        await reader.end()
+
+
 async def test_what_is_not_released_comes_again_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append(path, "a", "b", "c", "d")
@@ -127,6 +141,38 @@ async def test_a_file_that_takes_the_place_of_another_is_read_from_its_first_lin
     reader.release(49)
     await reader.end()
     assert await Reader(path).read_all() == [f"new {n}" for n in range(60)]
+
+
+@pytest.mark.parametrize("n_new", [100, 5_000])
+async def test_a_file_that_took_the_place_of_another_while_nobody_read_is_read_from_its_beginning(
+    tmp_path: Path, n_new: int
+) -> None:
+    path = tmp_path / "a.jsonl"
+    append(path, *(f"old {n}" for n in range(6_000)))
+    reader = Reader(path)
+    await reader.read(6_000)
+    reader.release(6_000)
+    await reader.end()
+    path.rename(tmp_path / "moved away")
+    texts = [f"a longer text of number {n}" for n in range(n_new)]
+    append(path, *texts)
+    again = Reader(path)
+    assert await again.read_all() == texts
+    await again.end()
+
+
+async def test_a_file_that_was_copied_while_nobody_read_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    append(path, *(f"old {n}" for n in range(100)))
+    reader = Reader(path)
+    await reader.read(60)
+    reader.release(60)
+    await reader.end()
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    (tmp_path / "copy").rename(path)
+    again = Reader(path)
+    assert await again.read_all() == [f"old {n}" for n in range(60, 100)]
+    await again.end()
 
 
 async def test_more_lines_may_be_held_than_are_remembered(tmp_path: Path) -> None:

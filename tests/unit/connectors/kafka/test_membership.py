@@ -51,6 +51,16 @@ def test_a_header_that_names_a_schema_is_kept(headers: list[tuple[str, bytes | N
     assert record.schema == schema
 
 
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [(None, None), ("topic", "press"), ("header:tag", "R2/temp"), ("header:x", "\ufffd"), ("header:y", None)],
+)
+def test_what_the_pattern_asks_for_is_kept(label: str | None, found: str | None) -> None:
+    headers = (("tag", b"R1/temp"), ("tag", b"R2/temp"), ("x", b"\xff"), ("y", None))
+    message: ConsumerRecord[Any, Any] = ConsumerRecord("press", 0, 1, 0, 0, None, b"x", None, 0, 0, headers)
+    assert [record.label for record in to_records([message], label)] == [found]
+
+
 def test_two_members_in_one_process_remember_apart() -> None:
     ours, theirs = sticky_assignor(), sticky_assignor()
     ours.on_assignment(ConsumerProtocolMemberAssignment(0, [("press", [0, 1])], b""))

@@ -29,7 +29,6 @@ from streamad.messages import (
     TermShare,
     Window,
     packed_values,
-    unpacked_values,
 )
 from streamad.types import from_us
 from streamad_connectors.kafka.writing.messages import OutMessage, encode, size_bytes
@@ -234,25 +233,29 @@ def window(n_channels: int, n_points: int) -> Window:
 
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 700), st.integers(1_200, 20_000))
-def test_a_window_is_thinned_out_to_the_limit_and_says_so(n_channels: int, n_points: int, max_bytes: int) -> None:
+def test_a_window_is_cut_into_parts_whose_values_join_to_its_own(
+    n_channels: int, n_points: int, max_bytes: int
+) -> None:
     message = window(n_channels, n_points)
-    (found,) = encode(OutputRecord("windows", "s", message), "windows", max_bytes)
-    assert size_bytes(found) <= max_bytes
-    read = msgspec.json.decode(found.value, type=Window)
-    assert unpacked_values(read).tolist() == unpacked_values(message)[:, :: read.step].tolist()
-    assert msgspec.structs.replace(read, step=1, values=message.values) == message
+    found = encode(OutputRecord("windows", "s", message), "windows", max_bytes)
+    assert all(size_bytes(part) <= max_bytes for part in found)
+    parts = [msgspec.json.decode(part.value, type=Window) for part in found]
+    assert [(part.part, part.parts) for part in parts] == [(i + 1, len(found)) for i in range(len(found))]
+    for part in parts:
+        base64.b64decode(part.values, validate=True)  # each is valid by itself
+    assert msgspec.structs.replace(parts[-1], values="".join(p.values for p in parts), part=1, parts=1) == message
     (whole,) = encode(OutputRecord("windows", "s", message), "windows", 10**6)
-    assert (read.step > 1) == (size_bytes(whole) > max_bytes)
+    assert (len(found) == 1) == (size_bytes(whole) <= max_bytes)
 
 
-def test_a_window_that_is_too_large_keeps_about_as_many_points_as_fit() -> None:
-    message = window(24, 65_536)
-    (found,) = encode(OutputRecord("windows", "s", message), "windows", 900_000)
-    assert msgspec.json.decode(found.value, type=Window).step == 10  # 8.4 MB: 9.4 times too large
-    assert headers_of(found)["streamad-message"] == "window"
+def test_a_window_that_is_too_large_has_as_few_parts_as_fit() -> None:
+    found = encode(OutputRecord("windows", "s", window(24, 65_536)), "windows", 900_000)
+    assert len(found) == 10  # 8.4 MB: 9.4 times too large
+    assert {headers_of(part)["streamad-message"] for part in found} == {"window"}
+    assert {part.key for part in found} == {b"s"}
 
 
-def test_a_window_of_which_one_point_is_too_large_is_an_error() -> None:
+def test_a_window_whose_other_fields_alone_are_too_large_is_an_error() -> None:
     with pytest.raises(OutputError, match="a message for windows takes"):
         encode(OutputRecord("windows", "s", window(1_000, 10)), "windows", 10_000)
 

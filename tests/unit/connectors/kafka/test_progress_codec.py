@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
-from streamad.judge.debts import debt_of
+from streamad.judge.explainer import debt_of
 from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.types import Window
 from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
@@ -36,6 +36,7 @@ streams = st.builds(
     closed_through_us=st.none() | clocks,
     partial=st.booleans(),
     starts=st.dictionaries(ids, st.tuples(st.integers(0, 1), st.integers(0, 1)), max_size=12),
+    second_0_us=st.none() | clocks,
 )
 updates = st.builds(
     ProgressUpdate,

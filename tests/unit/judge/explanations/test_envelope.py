@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from streamad.errors import ArtifactError
-from streamad.judge.explanations.envelope import LEVELS, Envelope, stretched
+from streamad.judge.envelope import LEVELS, Envelope, stretched
 
 C, L = 2, 8
 

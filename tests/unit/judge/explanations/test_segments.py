@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.judge.attribution import Reference, explain
-from streamad.judge.explanations.envelope import Envelope
-from streamad.judge.explanations.segments import N_PARTS
+from streamad.judge.attribution import N_PARTS, Reference, explain
+from streamad.judge.envelope import Envelope
 from streamad.types import Window
 
 

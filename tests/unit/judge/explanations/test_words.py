@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamad.judge.explanations.words import figure, phrase
+from streamad.judge.verdicts import figure, phrase
 
 
 @pytest.mark.parametrize(

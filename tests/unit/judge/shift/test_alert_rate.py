@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamad.judge.calibration import Calibration
-from streamad.judge.shift.alert_rate import FEWEST, LATEST, AllowedRate
+from streamad.judge.shift import FEWEST, LATEST, AllowedRate
 
 
 def allowed(n: int, rate: float = 0.02, faults: float = 0.3) -> AllowedRate:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamad.judge.attribution import Reference
-from streamad.judge.shift.training_levels import Figures, MovedChannel, TrainingLevels
+from streamad.judge.shift import Figures, MovedChannel, TrainingLevels
 from streamad.types import ChannelSpec
 
 TEMP = ChannelSpec("temp_c", "°C")

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from streamad.judge.scoring import ModelInService
-from streamad.judge.shift.alert_rate import LATEST
-from streamad.judge.shift.many_alerts import lines_of
-from streamad.judge.shift.watch import AlertWatch
+from streamad.judge.shift import LATEST, AlertWatch, lines_of
 from streamad.messages import Decision, Event, ModelRef, Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.events import EventLog

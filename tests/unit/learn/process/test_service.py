@@ -22,9 +22,10 @@ from streamad.judge.gate import make_window
 from streamad.judge.verdicts import alert_id
 from streamad.learn.parts import store_for
 from streamad.learn.process import service
-from streamad.learn.process.service import PlantLearner, windows_of
+from streamad.learn.process.service import WINDOWS, PlantLearner, windows_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.messages import SHARES, Feedback, ModelRef, Share, Window
+from streamad.outputs.reader import Reader, Received
 from streamad.ports import EndingSubscription, StoredMessage
 from streamad.types import Position, from_us
 from tests.support.learning.inlier_cases import START_US, judged_as
@@ -52,6 +53,28 @@ def stored(*windows: Window) -> list[StoredMessage]:
     return [StoredMessage(msgspec.json.encode(window), "windows, somewhere") for window in windows]
 
 
+class Given:
+    """A subscription to the messages ``given``, which ends with them."""
+
+    options_model = BaseModel
+
+    def __init__(self, given: Sequence[StoredMessage]) -> None:
+        self._given = given
+
+    async def messages(self) -> AsyncIterator[StoredMessage]:
+        for message in self._given:
+            yield message
+
+    def done(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def received(learner: PlantLearner, messages: Sequence[StoredMessage]) -> list[Received[Window]]:
+    async with Reader(Given(messages), WINDOWS, on_unreadable=learner.skip) as reader:
+        return [each async for each in reader]
+
+
 def in_store(plant: LearningPlant, name: str = NAME) -> Kept:
     store = store_for(plant.plant, name)
     return {
@@ -65,7 +88,7 @@ async def learned(plant: LearningPlant, slices: Sequence[Sequence[StoredMessage]
     learner = PlantLearner(plant.plant, lambda kind, text, **_: events.append((kind, text)))
     await learner.open()
     for each in slices:
-        await learner.take(each)
+        await learner.take(await received(learner, each))
     await learner.close()
     return events
 
@@ -125,22 +148,34 @@ async def test_what_is_no_window_of_the_plant_is_skipped_and_named_once(tmp_path
     bad = [
         StoredMessage(b"{", "line 1"),
         StoredMessage(b"", "line 2", problem="a line longer than max_record_bytes"),
-        *stored(other, other, record(2, step=2), record(3, verdict_id="no id")),
-        *stored(msgspec.structs.replace(record(4), share=None), record(5, values="AAAA"), record(6)),
+        *stored(other, other, record(3, verdict_id="no id")),
+        *stored(msgspec.structs.replace(record(4), share=None), record(5, values="AAAA", part=1, parts=2), record(6)),
         *stored(record(7, end_time=from_us(START_US) + timedelta(days=400 * 365))),
     ]
     events = await learned(plant, [bad])
-    assert [kind for kind, _ in events] == ["window_skipped"] * 8
+    assert [kind for kind, _ in events] == ["window_skipped"] * 7
     told = "\n".join(text for _, text in events)
     for why in (
-        "no window record",
+        "Input data was truncated",
         "longer than max_record_bytes",
         "are not those of the config",
-        "thinned",
+        "values do not fit",
         "no share",
     ):
         assert why in told
     assert {sequence for _, sequence, _ in in_store(plant).values()} == {"B-6"}
+
+
+async def test_windows_that_are_skipped_are_counted_and_told_ever_more_rarely(tmp_path: Path) -> None:
+    plant = plant_in(tmp_path)
+    told: list[tuple[float, str]] = []
+    learner = PlantLearner(plant.plant, lambda _, text, *, figures, **__: told.append((figures["skipped"], text)))
+    await learner.open()
+    for _ in range(4):
+        await learner.take(await received(learner, stored(*(record(number, values="AAAA") for number in range(30)))))
+    await learner.close()
+    assert [n for n, _ in told] == [1, 10, 100]
+    assert all("its values do not fit: window" in text for _, text in told)
 
 
 async def test_a_slice_is_released_whole_and_only_once_it_is_stored(
@@ -190,7 +225,7 @@ async def test_a_mark_before_the_first_model_waits_and_one_without_a_model_reach
     )
     with pytest.raises(StoreError, match="there is no model yet that could store it"):
         await learner._told(mark, None)  # noqa: SLF001 - what the reader of feedback calls
-    await learner.take(stored(record(1)))
+    await learner.take(await received(learner, stored(record(1))))
     await learner._told(mark, "operator")  # noqa: SLF001
     await learner.close()
     (found,) = store_for(plant.plant).marks().values()

@@ -9,7 +9,6 @@ from streamad.injected_faults import FAULT_KINDS
 from streamad.judge.calibration import Calibration
 from streamad.learn.promotion.comparison import (
     Comparison,
-    TestMaterial,
     compare,
     compare_versions,
 )
@@ -48,7 +47,7 @@ def loaded(version: str, *, seed: int = 1, n_calibration: int = 399, **changes: 
     fitted.scale = fitted.scale * np.array([[1.0], [changes.get("deaf", 1.0)], [changes.get("deaf", 1.0)]], np.float32)
     calibration = windows(n_calibration, seed + 1000)
     terms = fitted.score(calibration.values, calibration.lengths) * np.float32(changes.get("lower", 1.0))
-    return LoadedModel(fitted, ModelRef(MODEL, version), None, terms, calibration.values, calibration.lengths)  # type: ignore[arg-type]
+    return LoadedModel(fitted, ModelRef(MODEL, version), *(None, terms, None, None, None))  # type: ignore[arg-type]
 
 
 def compared(
@@ -58,8 +57,7 @@ def compared(
     normal: tuple[int, ...] = (),
     marked: Selection | None = None,
 ) -> Comparison:
-    material = TestMaterial(held_out(half, normal), marked)
-    return compare(challenger, champion, material, rate=RATE, seed=0)
+    return compare(challenger, champion, held_out(half, normal), marked, rate=RATE, seed=0)
 
 
 def marked(said: dict[MarkKind, WindowSet], alerts: WindowSet | None = None) -> Selection:

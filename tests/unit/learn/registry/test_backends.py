@@ -346,16 +346,6 @@ def test_every_backend_of_a_version_is_tried_and_those_that_must_not_serve_are_n
     assert set(tried(torchscript=0.1, openvino=0.1)) == {"torchscript", "openvino"}
 
 
-def test_the_export_of_a_former_release_that_its_manifest_does_not_name_is_one(root: Path) -> None:
-    path = version(root) / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["backends"]
-    for former, name in (("model.npz", "model.ts"), ("openvino.npz", "model.onnx")):
-        manifest["files"][name] = manifest["files"].pop(former)
-    path.write_text(json.dumps(manifest))
-    assert Registry(root).manifest("default", "0001").exports == {"onnxruntime": ("model.onnx",)}
-
-
 def test_what_goes_into_service_emits_an_event_for_each_refused_backend(root: Path) -> None:
     flip_a_bit(version(root) / "openvino.npz")
     versions = RegistryVersions(Registry(root), "default", plant("openvino"), BackedDetector())

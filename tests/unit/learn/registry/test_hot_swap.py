@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
+from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions
 from streamad.learn.registry.registry import Registry
+from streamad.messages import ModelRef
+from streamad.telemetry.events import Level
+from streamad.telemetry.metrics import ServedCounters
 from streamad.testing import ManualClock
 from streamad.types import Window
 from tests.support.learning.plant import MeanDetector, MeanModel, settings_of, train, windows_of
@@ -47,7 +49,8 @@ class Watched:
     batcher: MicroBatcher
     watch: ModelWatch
     detector: GatedDetector
-    swaps: list[Swap] = field(default_factory=list)
+    counters: ServedCounters
+    swaps: list[tuple[str, Mapping[str, float]]] = field(default_factory=list)
     refused: list[tuple[str | None, str]] = field(default_factory=list)
 
     @property
@@ -84,16 +87,29 @@ async def watched(root: Path) -> AsyncIterator[Watched]:
     batcher = MicroBatcher(versions.load(), clock, name=NAME)
     detector.loads.clear()
     detector.threads.clear()
-    swaps: list[Swap] = []
+    swaps: list[tuple[str, Mapping[str, float]]] = []
     refused: list[tuple[str | None, str]] = []
 
-    def on_refused(version: str | None, error: StreamadError) -> None:
-        refused.append((version, str(error)))
+    def emit(
+        kind: str,
+        message: str,
+        *,
+        model: ModelRef | None = None,
+        figures: Mapping[str, float] | None = None,
+        level: Level = "warning",
+    ) -> None:
+        assert (kind, level) in {("model_swapped", "info"), ("model_refused", "error")}
+        if kind == "model_swapped":
+            assert figures is not None
+            swaps.append((message, figures))
+        else:
+            refused.append((None if model is None else model.version, message))
 
-    watch = ModelWatch(batcher, versions, clock, on_swap=swaps.append, on_refused=on_refused)
+    counters = ServedCounters()
+    watch = ModelWatch(batcher, versions, clock, emit=emit, counters=counters)
     task = asyncio.create_task(watch.run())
     try:
-        yield Watched(root, clock, batcher, watch, detector, swaps, refused)
+        yield Watched(root, clock, batcher, watch, detector, counters, swaps, refused)
     finally:
         detector.gate.set()
         task.cancel()
@@ -115,9 +131,8 @@ async def test_a_promotion_is_in_service_within_two_seconds_of_the_clock(tmp_pat
         assert plant.train(1) == "0002"
         await plant.pass_seconds(2)
         assert plant.version == "0002"
-        (swap,) = plant.swaps
-        assert swap.former is not None
-        assert (swap.former.ref.version, swap.model.ref.version) == ("0001", "0002")
+        assert [message for message, _ in plant.swaps] == ["default 0002 is in service instead of 0001"]
+        assert (plant.counters.version, plant.counters.swaps) == ("0002", 1)
         assert plant.detector.loads == ["0002"]
 
 
@@ -146,14 +161,14 @@ async def test_the_champion_scores_on_while_another_version_is_being_loaded(tmp_
 async def test_going_back_to_the_former_version_loads_nothing(tmp_path: Path) -> None:
     train(tmp_path)
     async with watched(tmp_path) as plant:
+        champion = plant.batcher.model
         plant.train(1)
         await plant.pass_seconds(2)
-        champion = plant.swaps[0].former
         plant.promote("0001")
         await plant.pass_seconds(1)
         assert plant.version == "0001"
         assert plant.batcher.model is champion
-        assert plant.swaps[-1].load_s == 0
+        assert plant.swaps[-1][1]["load_s"] == 0
         plant.promote("0002")  # and forward again
         await plant.pass_seconds(1)
         assert plant.version == "0002"
@@ -169,6 +184,7 @@ async def test_a_broken_version_is_reported_once_the_champion_stays_and_a_good_o
         assert plant.version == "0001"
         assert [version for version, _ in plant.refused] == ["0002"]
         assert "damaged" in plant.refused[0][1]
+        assert plant.refused[0][1].endswith("; 0001 stays in service")
         assert plant.train(2) == "0003"
         await plant.pass_seconds(2)
         assert plant.version == "0003"

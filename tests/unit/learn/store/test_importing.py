@@ -27,7 +27,7 @@ SAID: dict[str, Any] = json.loads(FOLDER.with_suffix(".json").read_text(encoding
 
 
 def store_in(base: Path, **more: Any) -> InlierStore:
-    return store_of(base, max_accepted=20, max_reserve=20, max_aside=20, **more)
+    return store_of(base, limits=dict.fromkeys(SHARES, 20), **more)
 
 
 def as_said(one: StoredSequence) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,8 @@ import pytest
 
 from streamad.errors import StoreError
 from streamad.learn.store import inliers
-from streamad.learn.store.inliers import InlierStore, models_in
+from streamad.learn.store.database import models_in
+from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, TrainingReason, TrainingRequest
 from streamad.types import ChannelSpec, Window
 from tests.support.learning.inlier_cases import CHANNELS, START_US, ids, same, sequence_of, store_of
@@ -91,7 +92,7 @@ def test_what_is_purged_does_not_come_back(tmp_path: Path) -> None:
 
 
 def test_what_stayed_for_its_mark_alone_does_not_come_back_once_there_is_room(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_accepted=20)
+    store = store_of(tmp_path, limits={"accepted": 20})
     store.mark(Mark(id="id-000001", judgement="false_alarm", at_us=START_US))
     stored(store, *range(1, 22))
     stored(store, 22)
@@ -125,6 +126,7 @@ def test_a_window_of_another_shape_is_refused(tmp_path: Path) -> None:
         (b"no store at all, but long enough to look like one" * 20, "file is not a database"),
         ("PRAGMA application_id = 7; CREATE TABLE a (b);", "is no inlier store"),
         ("PRAGMA application_id = 1937011305; PRAGMA user_version = 9; CREATE TABLE a (b);", "has the format 9"),
+        ("PRAGMA application_id = 1937011305; PRAGMA user_version = 1; CREATE TABLE a (b);", "has the format 1"),
     ],
 )
 def test_another_file_in_its_place_is_refused_and_stays(content: bytes | str, says: str, tmp_path: Path) -> None:
@@ -136,8 +138,9 @@ def test_another_file_in_its_place_is_refused_and_stays(content: bytes | str, sa
             connection.executescript(content)
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=says):
-        store_of(tmp_path)
+    for opened in (store_of, to_read):
+        with pytest.raises(StoreError, match=says):
+            opened(tmp_path)
     assert path.read_bytes()[: len(before)] == before
 
 
@@ -192,11 +195,101 @@ def test_a_purge_that_was_asked_for_is_done_once(tmp_path: Path) -> None:
     assert [one.id for one in store.read("accepted")] == ["id-000007"]
 
 
-def test_a_file_of_the_first_format_gets_what_it_lacks(tmp_path: Path) -> None:
-    stored(store_of(tmp_path), 1)
-    with closing(sqlite3.connect(tmp_path / "inliers.sqlite3")) as connection:
-        connection.execute("DROP TABLE requests")
-        connection.execute("PRAGMA user_version = 1")
-    store = store_of(tmp_path)
-    store.ask(asked("a"))
-    assert len(store.read("accepted")) == len(store.requests()) == 1
+def to_read(folder: Path) -> InlierStore:
+    store = store_of(folder, opens=False)
+    store.open_to_read()
+    return store
+
+
+@pytest.mark.parametrize("is_working", [True, False])
+def test_who_may_not_write_reads_beside_a_learner_and_after_it(unprivileged_folder: Path, is_working: bool) -> None:
+    """The folder and its files are those of another user, if the tests are root's."""
+    user, folder = os.geteuid(), unprivileged_folder
+    os.seteuid(os.getuid())
+    store = stored(store_of(folder), 1)
+    if not is_working:
+        store.close()
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o555 if path == folder else 0o444)
+    os.seteuid(user)
+    before = sorted(path.name for path in folder.iterdir())
+    assert ids(to_read(folder).read("accepted")) == ["id-000001"]
+    assert models_in(folder / "inliers.sqlite3") == {"default"}
+    with pytest.raises(StoreError, match="readonly"):
+        stored(to_read(folder), 2)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    os.seteuid(os.getuid())
+    folder.chmod(0o777)
+    if is_working:
+        stored(store, 3)
+    else:
+        stored(store_of(folder), 3)
+    os.seteuid(user)
+    assert ids(to_read(folder).read("accepted")) == ["id-000001", "id-000003"]
+
+
+def test_who_reads_makes_no_file(tmp_path: Path) -> None:
+    store = to_read(tmp_path)
+    assert (store.read("reserve"), store.marks(), store.requests(), store.problems) == ([], {}, [], [])
+    assert models_in(tmp_path / "inliers.sqlite3") == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_a_killed_learner_has_not_filled_yet_is_an_empty_store_also_for_readers(tmp_path: Path) -> None:
+    (tmp_path / "inliers.sqlite3").touch()
+    assert sum(to_read(tmp_path).counts().values()) == 0
+    assert models_in(tmp_path / "inliers.sqlite3") == set()
+    assert (tmp_path / "inliers.sqlite3").stat().st_size == 0
+    assert len(stored(store_of(tmp_path), 1).read("accepted")) == 1
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"100%?mode=ro#x", "Öfen".encode()])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: bytes) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    stored(store_of(folder), 1).close()
+    assert len(to_read(folder).read("accepted")) == 1
+    assert (folder / "inliers.sqlite3").exists()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link"])
+def test_what_is_no_file_in_its_place_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """SQLite would wait for the other end of a FIFO for ever, and no signal would end that."""
+    path = tmp_path / "inliers.sqlite3"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "nothing")
+    said = "a link that leads nowhere" if kind == "link" else "not a regular file"
+    with pytest.raises(StoreError, match=said):
+        to_read(tmp_path)
+    with pytest.raises(StoreError, match=said):
+        store_of(tmp_path)
+    with pytest.raises(StoreError, match=said):
+        models_in(path)
+
+
+def test_a_file_that_lacks_what_its_log_holds_is_no_smaller_store(unprivileged_folder: Path) -> None:
+    """As after a kill, or in a copy: -wal without -shm. Only who may write in the folder can read both."""
+    folder = unprivileged_folder / "copy"
+    (unprivileged_folder / "made").mkdir()
+    store = stored(store_of(unprivileged_folder / "made"), 1)
+    folder.mkdir()
+    for name in ("inliers.sqlite3", "inliers.sqlite3-wal"):
+        (folder / name).write_bytes((unprivileged_folder / "made" / name).read_bytes())
+    store.close()
+    folder.chmod(0o555)
+    with pytest.raises(StoreError, match="cannot be used"):
+        to_read(folder)
+    folder.chmod(0o755)
+    assert ids(to_read(folder).read("accepted")) == ["id-000001"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_no_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "inliers").write_text("a file")
+    with pytest.raises(StoreError, match="Not a directory"):
+        to_read(tmp_path / "inliers")
+    with pytest.raises(StoreError, match="Not a directory"):
+        models_in(tmp_path / "inliers" / "inliers.sqlite3")

@@ -30,27 +30,27 @@ def test_since_and_stored_before_are_exact(tmp_path: Path) -> None:
 
 
 def test_each_share_has_its_own_bound(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22)
+    store = store_of(tmp_path, limits={"accepted": 20, "reserve": 21, "aside": 22})
     for i in range(150):
         store.offer(sequence_of(i), SHARES[i % 3])
     store.flush()
     assert store.counts() == {"accepted": 20, "reserve": 21, "aside": 22}
-    assert store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22).counts() == store.counts()
+    assert store_of(tmp_path, limits={"accepted": 20, "reserve": 21, "aside": 22}).counts() == store.counts()
 
 
 @pytest.mark.parametrize("judgement", ["false_alarm", "confirmed"])
 def test_marked_sequences_survive_the_bounds(tmp_path: Path, judgement: str) -> None:
-    store = store_of(tmp_path, max_aside=20, max_age="100s")
+    store = store_of(tmp_path, limits={"aside": 20}, max_age="100s")
     add(store, range(10), "aside")
     store_of(tmp_path).mark(Mark(id="id-000003", judgement=judgement, at_us=1))  # type: ignore[arg-type]
     add(store, range(10, 1000), "aside", every=20)
     assert numbers(store, "aside") == [3, *range(980, 1000)]
-    assert numbers(store_of(tmp_path, max_aside=20, max_age="100s"), "aside") == [3, *range(980, 1000)]
+    assert numbers(store_of(tmp_path, limits={"aside": 20}, max_age="100s"), "aside") == [3, *range(980, 1000)]
 
 
 @pytest.mark.parametrize("judgement", ["veto", "withdrawn"])
 def test_a_veto_and_a_withdrawn_word_pin_nothing(tmp_path: Path, judgement: MarkKind) -> None:
-    store = store_of(tmp_path, max_aside=20)
+    store = store_of(tmp_path, limits={"aside": 20})
     add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
     store.mark(Mark(id="id-000000", judgement=judgement, at_us=2))
@@ -59,7 +59,7 @@ def test_a_veto_and_a_withdrawn_word_pin_nothing(tmp_path: Path, judgement: Mark
 
 
 def test_marked_sequences_are_bounded_too(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_aside=20)
+    store = store_of(tmp_path, limits={"aside": 20})
     for i in range(50):
         store.offer(sequence_of(i), "aside")
         store.mark(Mark(id=f"id-{i:06d}", judgement="confirmed", at_us=i))
@@ -73,6 +73,12 @@ def test_marked_sequences_are_bounded_too(tmp_path: Path) -> None:
 def filled(tmp_path: Path, clock: ManualClock) -> None:
     store = store_of(tmp_path, clock=clock, max_age="1h")
     add(store, range(30))
+
+
+def test_a_sequence_that_is_exactly_max_age_old_stays(tmp_path: Path) -> None:
+    store = store_of(tmp_path, clock=ManualClock(START_US + 100 * SECOND_US), max_age="10s")
+    add(store, range(30))
+    assert numbers(store, "accepted") == list(range(19, 30))
 
 
 @pytest.mark.parametrize("jump_s", [-40 * 365 * 86_400, 40 * 365 * 86_400])

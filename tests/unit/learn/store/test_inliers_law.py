@@ -40,8 +40,8 @@ class Store(RuleBasedStateMachine):
         self.writer, self.reader = self.opened(), self.opened()
 
     def opened(self) -> InlierStore:
-        limits = {"max_accepted": LIMIT, "max_reserve": LIMIT, "max_aside": LIMIT}
-        return store_of(Path(self.folder.name), clock=self.clock, max_age=f"{MAX_AGE_S}s", **limits)
+        limits = dict.fromkeys(SHARES, LIMIT)
+        return store_of(Path(self.folder.name), clock=self.clock, max_age=f"{MAX_AGE_S}s", limits=limits)
 
     @rule(first=NUMBERS, n=st.integers(1, 40), step=st.integers(1, 3))
     def offer(self, first: int, n: int, step: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ class Twins(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.clock = ManualClock(START_US + 1000 * SECOND_US)
-        self.limits: dict[str, Any] = {"max_accepted": LIMIT, "max_reserve": LIMIT, "max_aside": LIMIT}
+        self.limit = LIMIT
         self.reopen()
 
     @rule()
@@ -40,8 +40,8 @@ class Twins(RuleBasedStateMachine):
         self.twins = [self.opened(name) for name in ("words", "none")]
 
     def opened(self, name: str) -> InlierStore:
-        more = {"max_age": f"{MAX_AGE_S}s", **self.limits}
-        return store_of(Path(self.folder.name) / name, clock=self.clock, **more)
+        limits = dict.fromkeys(SHARES, self.limit)
+        return store_of(Path(self.folder.name) / name, clock=self.clock, limits=limits, max_age=f"{MAX_AGE_S}s")
 
     @rule(first=NUMBERS, n=st.integers(1, 60), share=st.sampled_from(SHARES), step=st.integers(1, 3))
     def offer(self, first: int, n: int, share: Share, step: int) -> None:
@@ -70,7 +70,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(limit=st.integers(20, 60))
     def configure(self, limit: int) -> None:
-        self.limits = dict.fromkeys(self.limits, limit)
+        self.limit = limit
         self.reopen()
 
     @invariant()
@@ -95,7 +95,7 @@ TestTwins.settings = settings(max_examples=20, stateful_step_count=15, deadline=
 
 
 def test_words_change_nothing_within_the_bounds(tmp_path: Path) -> None:
-    words, none = (store_of(tmp_path / name, max_accepted=50) for name in ("words", "none"))
+    words, none = (store_of(tmp_path / name, limits={"accepted": 50}) for name in ("words", "none"))
     for first in range(0, 1000, 10):
         add(none, range(first, first + 10))
         add(words, range(first, first + 10))
@@ -109,7 +109,7 @@ def test_words_change_nothing_within_the_bounds(tmp_path: Path) -> None:
 
 
 def test_a_word_that_is_taken_back_lets_its_sequence_go(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_aside=20)
+    store = store_of(tmp_path, limits={"aside": 20})
     add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="false_alarm", at_us=1))
     add(store, range(1, 30), "aside")
@@ -122,20 +122,20 @@ def test_a_word_that_is_taken_back_lets_its_sequence_go(tmp_path: Path) -> None:
 
 
 def test_larger_bounds_bring_nothing_back_that_stayed_for_its_mark(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_aside=20)
+    store = store_of(tmp_path, limits={"aside": 20})
     add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
     add(store, range(1, 30), "aside")
-    larger = store_of(tmp_path, max_aside=100)
+    larger = store_of(tmp_path, limits={"aside": 100})
     assert ids(larger.read("aside")) == ["id-000000", *(f"id-{i:06d}" for i in range(10, 30))]
     assert larger.counts()["aside"] == 20
 
 
 def test_a_purged_sequence_does_not_come_back_by_a_word(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_aside=20)
+    store = store_of(tmp_path, limits={"aside": 20})
     add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
     add(store, range(1, 30), "aside")
     assert store.purge(ids=["id-000000"]) == 1
     store.mark(Mark(id="id-000000", judgement="false_alarm", at_us=2))
-    assert numbers(store_of(tmp_path, max_aside=20), "aside") == list(range(10, 30))
+    assert numbers(store_of(tmp_path, limits={"aside": 20}), "aside") == list(range(10, 30))

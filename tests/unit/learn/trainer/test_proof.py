@@ -65,7 +65,7 @@ def test_what_python_prints_at_its_start_is_no_result(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
 def test_a_process_ends_with_the_one_that_started_it() -> None:
-    sleeper = "from streamad.learn.trainer.process import end_with_parent as e; e(); print('on', flush=True); input()"
+    sleeper = "from streamad.learn.trainer.proof import end_with_parent as e; e(); print('on', flush=True); input()"
     starter = f"""
 import subprocess, sys
 inner = subprocess.Popen([sys.executable, '-c', {sleeper!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -263,7 +263,6 @@ def test_the_worst_of_a_first_fit_do_not_train_the_model(tmp_path: Path) -> None
     assert not odd & set(final)
     assert len(first) - len(final) == int(0.1 * len(first)) == life.record("0001").n_dropped
     envelope = load(life.registry.root, settings=life.settings).envelope
-    assert envelope is not None
     assert set(envelope.phase_n.tolist()) == {len(final)}
     assert envelope.phase[-1, 0].mean() < 5  # the highest readings of the first channel
 

@@ -77,6 +77,11 @@ class Asking:
             assert self.store.offer(StoredSequence(name, "s", name, end_us, now_us, window, "normal"), share)
         self.store.flush()
 
+    def accept(self, n: int) -> None:
+        """Store and count ``n`` more accepted sequences, as the learner does."""
+        self.keep(n, "accepted")
+        self.trainings.accepted(n)
+
     async def turn(self, need: Need = NEED, hours: float = 0.0) -> TrainingRequest | None:
         """Let time pass and return what is due then."""
         self.clock.advance(hours * HOUR_S)
@@ -134,7 +139,7 @@ async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> No
 
 async def test_what_an_operator_posted_comes_before_what_is_due(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.trainings.accepted(100)
+    at.accept(100)
     posted = TrainingRequest(id="a", reason="command", requested_us=START_US, detail="by Ada")
     at.store.ask(posted)
     assert await at.turn() == posted
@@ -157,7 +162,7 @@ async def test_while_a_training_runs_none_is_started(asking: AskingFor) -> None:
     """It waits for its turn until it is closed, so no process is started."""
     turns = asyncio.Semaphore(0)
     at = asking(turns, after_inliers=100)
-    at.trainings.accepted(100)
+    at.accept(100)
     await at.start()
     assert (at.trainings.is_running, at.trainings.progress) == (True, "training, starting")
     assert not at.trainings.start(REQUEST)
@@ -172,14 +177,14 @@ async def test_while_a_training_runs_none_is_started(asking: AskingFor) -> None:
 
 async def test_enough_new_inliers_request_one_training_and_a_training_restarts_the_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.trainings.accepted(99)
+    at.accept(99)
     assert await at.turn() is None
-    at.trainings.accepted(1)
+    at.accept(1)
     request = await at.asked()
     assert (request.reason, request.detail) == ("inliers", "100 new inliers")
     at.trainings.ended(done(request))
     assert await at.turn(hours=2) is None
-    at.trainings.accepted(100)
+    at.accept(100)
     assert await at.turn() is not None
 
 
@@ -191,7 +196,7 @@ async def test_inliers_of_before_a_restart_count(asking: AskingFor) -> None:
 
 async def test_what_failed_keeps_its_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.trainings.accepted(100)
+    at.accept(100)
     at.trainings.ended(failed(await at.asked()))
     assert await at.turn(hours=1.9) is None
     assert await at.turn(hours=0.1) is not None

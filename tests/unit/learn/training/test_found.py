@@ -13,10 +13,10 @@ from streamad.judge.calibration import Calibration
 from streamad.judge.verdicts import scored as verdict_of
 from streamad.learn.registry.manifest import FoundAtRate, References
 from streamad.learn.registry.registry import Registry
+from streamad.learn.training.calibrating import folds_of, hash_order
 from streamad.learn.training.fits import score_windows
 from streamad.learn.training.found import Judged, exact_count, rank_at
 from streamad.learn.training.references import Trial
-from streamad.learn.training.split import folds_of, hash_order
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector
 from streamad.ports import Scorer

@@ -7,7 +7,6 @@ import pytest
 
 from streamad.errors import TrainingDataError
 from streamad.judge.gate import is_reserved, reserve_half
-from streamad.learn.promotion.comparison import TestMaterial
 from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.training.selection import (
     HeldOut,
@@ -185,18 +184,8 @@ def test_known_false_alarms_are_shown_of_the_comparison_half_alone_others_may_ha
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
     said = dict.fromkeys([*alarms, *half[:3]], "false_alarm")
     selection = chosen(of(FREE[:40]), half, alarms, said, feedback_share=0.2)
-    shown = TestMaterial.of(selection.comparison, selection).false_alarms
-    assert shown is not None
-    assert set(shown.ids) == ids(half[:3])
-    assert TestMaterial.of(selection.comparison).false_alarms is None
+    assert ids(selection.called("false_alarm", selection.comparison.sequences)) == ids(half[:3])
     assert ids(selection.alerts) == ids(alarms + half)
-
-
-def test_a_false_alarm_whose_name_is_reserved_never_trains() -> None:
-    """It may lie aside because an operator first confirmed it, then thought better of it."""
-    (reserved,) = of(CALIBRATION[:1], decision="anomalous", p_value=0.01)
-    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"}, uses_marks=True)
-    assert reserved.id not in ids(selection.feedback)
 
 
 def test_alerts_are_counted_at_the_rate_of_today_and_false_alarms_are_none() -> None:
@@ -219,13 +208,6 @@ def test_what_no_version_that_counts_has_judged_trains_whatever_was_decided() ->
     assert selection.excluded == {aside[0].id}
     assert selection.judged == ()
     assert not selection.calibration.is_judged.any()
-
-
-def test_what_two_workers_sorted_differently_counts_once_and_with_more_caution() -> None:
-    accepted = of(FREE[:30])
-    aside = of(FREE[:3], decision="anomalous", p_value=0.01)
-    selection = chosen(accepted, [], aside)
-    assert ids(selection.judged) == ids(accepted[3:])
 
 
 # --- what is presumed to be an anomaly ----------------------------------------------------------------------------

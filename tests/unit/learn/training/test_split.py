@@ -14,7 +14,7 @@ from streamad.judge.calibration import (
     certifiable_rate,
     recordings_for,
 )
-from streamad.learn.training.split import folds_of, hash_order
+from streamad.learn.training.calibrating import folds_of, hash_order
 
 IDS = st.lists(st.text(max_size=8), unique=True, max_size=40)
 

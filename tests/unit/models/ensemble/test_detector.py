@@ -14,14 +14,9 @@ from streamad.types import WindowSet
 from streamad_models import fitted as fitted_models
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.ensemble.model import joined
-from tests.support.detectors import SEQUENCES, sequences
+from tests.support.detectors import SEQUENCES, sequences, windows
 
 SMALL = EnsembleOptions(n_minirocket=840, n_groups=4, time_limit_s=1e-6)  # networks train for one epoch
-
-
-def windows(values: np.ndarray) -> WindowSet:
-    n, _, length = values.shape
-    return WindowSet(values.astype(np.float32), np.full(n, length, np.int64), tuple(f"s{i}" for i in range(n)))
 
 
 def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from aeon.transformations.collection.convolution_based import HydraTransformer
 
-from streamad_models.ensemble.features.hydra import Competition, Hydra, fit_hydra
+from streamad_models.ensemble.hydra import Competition, Hydra, fit_hydra
 
 
 @pytest.mark.parametrize(("n_channels", "length"), [(6, 30), (24, 100)])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from streamad_models.ensemble.features.intervals import Intervals, Quantiles
+from streamad_models.ensemble.intervals import Intervals, Quantiles
 
 
 def test_a_window_has_the_features_of_the_same_course_at_another_length() -> None:

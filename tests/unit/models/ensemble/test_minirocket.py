@@ -5,7 +5,7 @@ import pytest
 import torch
 from aeon.transformations.collection.convolution_based import MiniRocket as Published
 
-from streamad_models.ensemble.features.minirocket import fit_minirocket
+from streamad_models.ensemble.minirocket import fit_minirocket
 from tests.support.minirocket import of_published
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from streamad_models.ensemble.features.moments import Moments
+from streamad_models.ensemble.intervals import Moments
 
 
 def test_the_statistics_are_those_of_the_samples_before_the_end() -> None:

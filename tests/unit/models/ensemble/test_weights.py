@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamad_models.ensemble.weights import learned_weight, weights_of
+from streamad_models.ensemble.fitting import learned_weight, weights_of
 
 
 def test_a_course_that_repeats_gives_weight_to_levels_and_to_the_course_itself() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.models.reference import ReferenceEncoder
-from streamad_models.neutral_ad.encoder import Encoder, block_widths, depth_for_length, lengths_after
+from streamad_models.neutral_ad.networks import Encoder, block_widths, depth_for_length, lengths_after
 
 
 @pytest.mark.parametrize(("length", "n_blocks"), [(50, 4), (51, 4), (182, 6), (206, 6), (30, 3)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from streamad_models.neutral_ad.kernels import convolve3, instance_norm_relu
+from streamad_models.neutral_ad.networks import convolve3, instance_norm_relu
 
 
 def _double(*shape: int) -> torch.Tensor:

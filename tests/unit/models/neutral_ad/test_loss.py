@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.model import contrastive_terms
 
 
 def _written_out(z_VZ: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from streamad_models.neutral_ad import NeutralADOptions
-from streamad_models.neutral_ad.encoder import depth_for_length
+from streamad_models.neutral_ad.networks import depth_for_length
 
 # The published settings of sequences: L, stride-2 blocks, z, T_k, temperature.
 PUBLISHED = [

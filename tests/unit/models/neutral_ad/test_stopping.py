@@ -10,8 +10,7 @@ import torch
 from streamad.ports import TrainingStep
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.options import PRESETS
-from streamad_models.neutral_ad.resume import read_snapshot, write_snapshot
-from streamad_models.neutral_ad.stopping import remarks_on_stop, stop_reason
+from streamad_models.neutral_ad.training import read_snapshot, remarks_on_stop, stop_reason, write_snapshot
 from tests.unit.models.small import options, sines
 
 FALLING = [1.0 - 0.011 * i for i in range(60)]

@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import normalize
 
 from benchmarks.paper.baselines.networks.other_losses import prediction_terms, simclr_terms
-from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.model import contrastive_terms
 from tests.unit.models.small import PARAMETRISATIONS, model, windows
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from benchmarks.models.reference import SeparateMasks
-from streamad.errors import DetectorError
-from streamad_models.neutral_ad.transformations import Transformations
-from tests.unit.models.small import PARAMETRISATIONS, model
+from streamad_models.neutral_ad.networks import Transformations
+from tests.unit.models.small import PARAMETRISATIONS
 
 
 def _pair(k: int, c: int, length: int, parametrisation: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -31,19 +30,3 @@ def test_the_views_differ_from_each_other() -> None:
     grouped, _ = _pair(4, 3, 12, "feed_forward")
     for k in range(1, 4):
         assert (grouped[:, k] - grouped[:, 0]).abs().mean() > 0.01
-
-
-def test_a_window_shorter_than_two_steps_is_refused() -> None:
-    with pytest.raises(DetectorError, match="at least 2 steps"):
-        model(length=1)
-
-
-def test_fewer_than_two_transformations_are_refused() -> None:
-    with pytest.raises(DetectorError, match="at least 2"):
-        Transformations(1, 3, "residual", torch.Generator())
-
-
-def test_an_unknown_parametrisation_is_refused() -> None:
-    unknown: Any = "additive"
-    with pytest.raises(DetectorError, match=r"additive.*multiplicative"):
-        Transformations(3, 3, unknown, torch.Generator())

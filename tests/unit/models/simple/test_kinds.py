@@ -15,7 +15,7 @@ from streamad.plugins import make_detector
 from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.simple import MiniRocketNearest, MiniRocketOptions, Nearest, PCAOptions, PointwiseOptions
-from tests.support.detectors import SEQUENCES, sequences
+from tests.support.detectors import SEQUENCES, sequences, windows
 
 KINDS = {
     "pointwise": {},
@@ -26,11 +26,6 @@ KINDS = {
     "mpca": {},
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def windows(values: np.ndarray) -> WindowSet:
-    n, _, length = values.shape
-    return WindowSet(values.astype(np.float32), np.full(n, length, np.int64), tuple(f"s{i}" for i in range(n)))
 
 
 def fit(kind: str, data: WindowSet, seed: int = 0) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from streamad_models.simple import PCA, PCAOptions
-from streamad_models.simple.pca import Residual, leading_components
+from streamad_models.simple.components import Residual, leading_components
 
 
 def plane(n: int, seed: int = 0) -> torch.Tensor:

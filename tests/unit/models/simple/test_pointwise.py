@@ -6,7 +6,7 @@ import torch
 
 from streamad.types import WindowSet
 from streamad_models.simple import Pointwise, PointwiseOptions
-from streamad_models.simple.pointwise import Deviation
+from streamad_models.simple.by_place import Deviation
 
 
 def test_a_term_is_the_root_mean_square_of_the_robust_z_of_its_channel() -> None:

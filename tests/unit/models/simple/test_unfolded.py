@@ -8,17 +8,13 @@ import torch
 
 from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
 from streamad.plugins import make_detector
-from streamad.types import FloatArray, WindowSet
+from streamad.types import FloatArray
 from streamad_models.simple import MPCA, MPCAOptions, Unfolded, UnfoldedOptions
-from streamad_models.simple.mpca import Charts
-from streamad_models.simple.unfolded import Unfolding
+from streamad_models.simple.by_place import Unfolding
+from streamad_models.simple.components import Charts
+from tests.support.detectors import windows
 
 BOTH = pytest.mark.parametrize("kind", ["unfolded", "mpca"])
-
-
-def windows(values: FloatArray) -> WindowSet:
-    n, _, length = values.shape
-    return WindowSet(values.astype(np.float32), np.full(n, length, np.int64), tuple(f"s{i}" for i in range(n)))
 
 
 def aligned(n: int, seed: int = 0) -> FloatArray:

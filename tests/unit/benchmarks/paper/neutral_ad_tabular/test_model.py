@@ -13,7 +13,7 @@ from benchmarks.paper.neutral_ad_tabular.options import NeutralADTabularOptions
 from streamad.errors import TrainingDataError
 from streamad.ports import TrainingStep
 from streamad.types import WindowSet
-from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.model import contrastive_terms
 from tests.support.detectors import rows
 from tests.unit.models.small import PARAMETRISATIONS
 

@@ -20,7 +20,7 @@ from benchmarks.paper.baselines.networks.dagmm import (
     tanh_layers,
 )
 from benchmarks.paper.baselines.networks.network import embed_shape
-from streamad_models.neutral_ad.encoder import Encoder
+from streamad_models.neutral_ad.networks import Encoder
 from tests.support.detectors import ROWS
 
 N, K, Z = 400, 3, 4

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchmarks.paper.baselines.networks.deep_svdd import DeepSvdd, DeepSvddNetwork, DeepSvddOptions
 from streamad.types import WindowSet
-from streamad_models.neutral_ad.encoder import Encoder
+from streamad_models.neutral_ad.networks import Encoder
 from tests.support.detectors import ROWS, SEQUENCES
 from tests.unit.models.small import windows
 

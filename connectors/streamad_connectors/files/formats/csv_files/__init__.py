@@ -1,0 +1,1 @@
+"""CSV: its lines, header, cells and rows."""

@@ -1,1 +1,0 @@
-"""The feature spaces of the ensemble: maps from scaled windows to features."""

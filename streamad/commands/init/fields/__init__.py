@@ -1,1 +1,0 @@
-"""The fields of a sample: columns, names, ids, times, readings."""

@@ -1,0 +1,1 @@
+"""What messages say of where sequences begin and end, beside ids and end marks."""

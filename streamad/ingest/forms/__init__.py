@@ -1,0 +1,1 @@
+"""Forms of messages that hold more than the samples of one sequence."""

@@ -1,0 +1,91 @@
+"""Content inside content: gzip, JSON in text, base64 of either (``decode.fields.nested``).
+
+Law (tests/unit/ingest/test_decode_packed.py): a packed message equals the message itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode_values import fail, located, shown
+
+_GZIP = b"\x1f\x8b"
+_AS_GZIP = 31
+_OPENING = ("{", "[")
+
+
+def unzipped(value: bytes, max_bytes: int) -> bytes:
+    """Return what gzip has packed, other bytes as they are. Raises DecodeError, also above ``max_bytes``."""
+    parts, room = [], max_bytes + 1
+    rest = value
+    while rest.startswith(_GZIP):
+        unpacking = zlib.decompressobj(_AS_GZIP)
+        try:
+            parts.append(unpacking.decompress(rest, room))
+        except zlib.error as error:
+            fail("malformed", f"gzip that cannot be unpacked: {error}")
+        room -= len(parts[-1])
+        if room <= 0:
+            fail("too_large", f"more than {max_bytes} bytes, once unpacked")
+        if not unpacking.eof:
+            fail("malformed", "gzip that is cut off")
+        rest = unpacking.unused_data
+    return b"".join(parts) if parts else value
+
+
+class Nested:
+    """Puts what fields hold as text (JSON, or base64 of JSON, msgpack or gzip) in the place of the text."""
+
+    def __init__(self, names: Sequence[str], parse: Callable[[bytes], Any]) -> None:
+        self._names = names
+        self._parse = parse
+
+    def unpacked(self, message: Any) -> Any:
+        """Return the message with the content of these fields; what is no text stays. Raises DecodeError."""
+        if isinstance(message, list):
+            return [self.unpacked(one) for one in message]
+        for name in self._names if isinstance(message, dict) else ():
+            message = self._with(message, name, name)
+        return message
+
+    def _with(self, message: dict[Any, Any], name: str, where: str) -> dict[Any, Any]:
+        """Return ``message`` with the content of the field at the dotted path ``name``."""
+        if name in message:
+            return {**message, name: self._content(message[name], where)}
+        parts = name.split(".")
+        for cut in range(1, len(parts)):
+            key, inner = ".".join(parts[:cut]), message.get(".".join(parts[:cut]))
+            if isinstance(inner, dict):
+                return {**message, key: self._with(inner, ".".join(parts[cut:]), where)}
+        return message
+
+    def _content(self, value: Any, where: str) -> Any:
+        if isinstance(value, str) and value:
+            is_json = value.lstrip()[:1] in _OPENING
+            value = value.encode("utf-8", "surrogatepass") if is_json else _decoded(value, where)
+        if not isinstance(value, bytes):
+            return value
+        try:
+            return self._parse(value)
+        except DecodeError as error:
+            raise located(error, where) from None
+
+
+def text_message(message: str) -> bytes | None:
+    """Return the bytes of a message that was written as a text once more; None if the text holds none."""
+    return message.encode("utf-8", "surrogatepass") if message.lstrip()[:1] in _OPENING else None
+
+
+def _decoded(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text.translate(_URL_SAFE), validate=True)
+    except (binascii.Error, ValueError):
+        fail("malformed", f"{where}: must be an object, JSON in text or base64, got {shown(text)}")
+
+
+_URL_SAFE = str.maketrans("-_", "+/", "\r\n")

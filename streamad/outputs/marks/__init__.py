@@ -1,0 +1,1 @@
+"""Operators' marks and requests: their place, the rules for them, tables of them, and writing them."""

@@ -1,0 +1,80 @@
+"""streamad init: names of channels that begin with their stream's become a pattern; the config reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streamad.cli import app
+from streamad.commands.shared.plants import load_plant
+from streamad.runtime.recordings import read_sequences
+from streamad.runtime.wiring import source_for
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.metrics import Counters
+
+T0 = 1_772_352_930
+
+
+def init(folder: Path, names: Sequence[str], **more: str) -> tuple[Settings, str, dict[str, int]]:
+    """Run init on readings of these names; return the settings, what it said, and the sequences of each stream."""
+    rng = random.Random(3)
+    lines = [
+        json.dumps({"id": name, "t": T0 + 10 * i, "v": round(rng.gauss(20, 3), 2), "lot": f"B{i // 30}", **more})
+        for i in range(120)
+        for name in names
+    ]
+    sample, config = folder / "sample.jsonl", folder / "plant.yaml"
+    sample.write_text("\n".join(lines))
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+
+    async def read() -> dict[str, int]:
+        plant, counters, found = load_plant(config), Counters(), dict[str, int]()
+        async for one in read_sequences(plant.settings, source_for(plant), plant.clock, counters):
+            assert one.n_samples == 30
+            found[one.stream] = found.get(one.stream, 0) + 1
+        assert not counters.dead_letters
+        return found
+
+    return load_plant(config).settings, result.output, asyncio.run(read())
+
+
+@pytest.mark.parametrize(
+    ("parts", "streams"),
+    [("Plant.{stream}.{channel}", ["R1", "R2"]), ("{stream}/{channel}", ["c", "d"]),
+     ("Plant/Hall 2/{stream}/{channel}", ["R1"])],
+)  # fmt: skip
+def test_names_of_stream_and_channel_are_split(parts: str, streams: list[str], tmp_path: Path) -> None:
+    names = [parts.format(stream=stream, channel=channel) for stream in streams for channel in ("temp", "flow", "rpm")]
+    settings, output, found = init(tmp_path, names)
+    fields = settings.decode.fields
+    assert fields is not None
+    assert fields.pattern is not None
+    assert (fields.pattern.field, fields.pattern.parts, fields.value) == ("id", parts, "v")
+    assert [channel.name for channel in settings.channels] == ["temp", "flow", "rpm"]
+    assert found == dict.fromkeys(streams, 4)
+    assert f"stream       id, as in {parts}" in output
+    assert f"id names the stream, too: {', '.join(streams)} in {parts!r} (decode.fields.pattern)" in output
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (["TIC-101.PV", "TIC-101.SP", "FIC-102.PV", "FIC-102.SP"], {}),
+        (["TIC-101.PV", "FIC-102.PV", "JI-103.PV"], {}),
+        (["Plant.R1.temp", "Plant.R1.flow"], {"unit": "R1"}),
+        (["a.temp", "a.flow", "b.rpm", "c.level"], {}),
+        (["temp", "flow"], {}),
+    ],
+)
+def test_other_names_stay_whole(names: list[str], more: dict[str, str], tmp_path: Path) -> None:
+    settings, _, _ = init(tmp_path, names, **more)
+    assert settings.decode.fields is not None
+    assert settings.decode.fields.pattern is None
+    assert [channel.field or channel.name for channel in settings.channels] == names

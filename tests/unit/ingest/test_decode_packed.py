@@ -1,0 +1,151 @@
+"""Messages in gzip, and JSON or base64 in the fields of messages: the same as the message itself."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.types import Record, SampleBlock
+from tests.support.ingest.decoded import block_in
+
+T = 1_772_352_930
+CHANNELS = [ChannelSettings(name="temp"), ChannelSettings(name="flow")]
+OWN = {"stream": "r", "sequence": "B", "time": T, "values": {"temp": 1.5, "flow": None}}
+NESTED = DecodeSettings(fields=FieldSettings(time="data.t", values="data.values", nested="data"))
+Pack = Callable[[Any], Any]
+PACKS: dict[str, Pack] = {
+    "object": lambda content: content,
+    "json": json.dumps,
+    "json with blanks": lambda content: "\n " + json.dumps(content, indent=1),
+    "base64": lambda content: base64.b64encode(json.dumps(content).encode()).decode(),
+    "base64 for addresses": lambda content: base64.urlsafe_b64encode(json.dumps(content).encode()).decode(),
+    "base64 in lines": lambda content: base64.encodebytes(json.dumps(content).encode()).decode(),
+    "base64 of msgpack": lambda content: base64.b64encode(msgspec.msgpack.encode(content)).decode(),
+    "base64 of gzip": lambda content: base64.b64encode(gzip.compress(json.dumps(content).encode())).decode(),
+}
+
+
+def decoded(value: bytes, decode: DecodeSettings, **record: Any) -> SampleBlock:
+    block = block_in(Decoder(decode, CHANNELS), Record(0, value, **record))
+    assert block is not None
+    return block
+
+
+def error_of(value: bytes, decode: DecodeSettings) -> tuple[str, str]:
+    with pytest.raises(DecodeError) as caught:
+        decoded(value, decode)
+    return caught.value.kind, str(caught.value)
+
+
+def assert_same(found: SampleBlock, expected: SampleBlock) -> None:
+    assert (found.stream, found.sequence, found.end) == (expected.stream, expected.sequence, expected.end)
+    assert found.times_us.tolist() == expected.times_us.tolist()
+    np.testing.assert_array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("encode", [msgspec.json.encode, msgspec.msgpack.encode])
+@pytest.mark.parametrize("setting", ["auto", "own"])
+def test_gzip_is_unpacked_whatever_is_in_it(encode: Callable[[Any], bytes], setting: str) -> None:
+    plain = encode(OWN)
+    decode = DecodeSettings()
+    if setting == "own":
+        decode = DecodeSettings(format="json" if encode is msgspec.json.encode else "msgpack")
+    halves = gzip.compress(plain[:9]) + gzip.compress(plain[9:])  # as files of several parts are
+    for packed in (gzip.compress(plain), halves):
+        assert_same(decoded(packed, decode), decoded(plain, decode))
+
+
+def test_what_gzip_packs_is_bounded() -> None:
+    decode = DecodeSettings(max_message_bytes=100_000)  # type: ignore[arg-type]
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert len(bomb) < 100_000
+    assert error_of(bomb, decode) == ("too_large", "more than 100000 bytes, once unpacked")
+    parts = gzip.compress(b" " * 60_000)
+    assert error_of(parts + parts, decode)[0] == "too_large"
+    inside = json.dumps({"data": base64.b64encode(bomb).decode()}).encode()
+    assert error_of(inside, NESTED.model_copy(update={"max_message_bytes": 100_000})) == (
+        "too_large",
+        "data: more than 100000 bytes, once unpacked",
+    )
+
+
+def test_gzip_that_is_damaged_is_an_error() -> None:
+    packed = gzip.compress(json.dumps(OWN).encode())
+    assert error_of(packed[:-9], DecodeSettings()) == ("malformed", "gzip that is cut off")
+    assert error_of(packed[:12] + b"\xff" * 9, DecodeSettings())[0] == "malformed"
+    assert error_of(gzip.compress(b"nothing"), DecodeSettings())[0] == "malformed"
+
+
+@pytest.mark.parametrize("decode", [DecodeSettings(), DecodeSettings(fields=FieldSettings())])
+def test_a_message_written_as_text_once_more_is_the_message(decode: DecodeSettings) -> None:
+    value = json.dumps(json.dumps(OWN)).encode()
+    assert_same(decoded(value, decode), decoded(json.dumps(OWN).encode(), decode))
+    assert error_of(json.dumps("text").encode(), decode) == ("wrong_type", "a message must be an object, got 'text'")
+
+
+@given(
+    times=st.lists(st.integers(0, 10**6), min_size=1, max_size=4),
+    pack=st.sampled_from(sorted(PACKS)),
+    as_list=st.booleans(),
+)
+def test_a_nested_field_is_what_it_holds(times: list[int], pack: str, as_list: bool) -> None:
+    def written(pack: Pack) -> bytes:
+        messages = [
+            {"stream": "r", "sequence": "B", "data": pack({"t": T + time, "values": {"temp": time, "flow": "x"}})}
+            for time in times
+        ]
+        return json.dumps(messages if as_list else messages[0]).encode()
+
+    assert_same(decoded(written(PACKS[pack]), NESTED), decoded(written(PACKS["object"]), NESTED))
+
+
+def test_fields_in_what_was_nested_may_be_nested_themselves() -> None:
+    fields = FieldSettings(time="a.b.t", values="a.b.values", nested=("a", "a.b"))
+    message = {"stream": "r", "a": json.dumps({"b": json.dumps({"t": T, "values": {"temp": 1, "flow": 2}})})}
+    assert decoded(json.dumps(message).encode(), DecodeSettings(fields=fields)).values.tolist() == [[1, 2]]
+
+
+def test_bytes_of_msgpack_are_content_too() -> None:
+    message = {"stream": "r", "data": msgspec.msgpack.encode({"t": T, "values": {"temp": 1, "flow": 2}})}
+    assert decoded(msgspec.msgpack.encode(message), NESTED).values.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        ("{", "malformed", "data: not JSON: "),
+        ("no base64!", "malformed", "data: must be an object, JSON in text or base64, got 'no base64!'"),
+        ("abcd", "malformed", "data: not JSON: "),
+        ("[1, 2]", "wrong_type", "data.values: a list stands where an object should be"),
+        ("[" * 100_000, "malformed", "data: not JSON: "),
+        ("\ud800", "malformed", "not JSON"),
+        (17, "wrong_type", "data.values: 17 stands where an object should be"),
+        ("", "wrong_type", "data.values: '' stands where an object should be"),
+        (None, "missing_field", "data.values: is missing"),
+    ],
+)
+def test_what_holds_no_content_is_an_error(content: Any, kind: str, text: str) -> None:
+    found = error_of(json.dumps({"stream": "r", "data": content}).encode(), NESTED)
+    assert (found[0], found[1][: len(text)]) == (kind, text)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_any_bytes_are_samples_or_an_error(value: bytes, is_gzip: bool) -> None:
+    packed = gzip.compress(value) if is_gzip else b"\x1f\x8b" + value
+    inside = json.dumps({"stream": "r", "data": base64.b64encode(packed).decode()}).encode()
+    for message, decode in ((packed, DecodeSettings()), (inside, NESTED)):
+        with suppress(DecodeError):
+            Decoder(decode, CHANNELS).decode(Record(0, message), None)

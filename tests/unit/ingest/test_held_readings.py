@@ -1,0 +1,176 @@
+"""Readings that hold: what a sequence begins with, what a progress saves of it, and what is kept of silent streams."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.partition_progress import HeldReading, Progress, StreamProgress, after_gap, merge
+from streamad.telemetry.metrics import Counters
+from streamad.types import Record, RecordBatch
+from tests.support.runtime.pipeline import START_US, settings_of
+
+HOLDS = [{"name": "temp"}, {"name": "setpoint", "fill": "hold"}]
+
+
+class Plant:
+    """One partition, by messages of one sample each, a second apart unless ``at`` says otherwise."""
+
+    def __init__(self, progress: Progress | None = None, **sequences: Any) -> None:
+        self.settings = settings_of(channels=HOLDS, sequences=sequences)
+        self.progress = progress
+        self.intake = Intake(
+            "p",
+            self.settings,
+            Decoder(self.settings.decode, self.settings.channels, None),
+            Counters(),
+            progress=progress,
+        )
+        self.finished: deque[Closed] = deque()
+
+    def send(self, sequence: str | None, at: float, stream: str = "r", *, end: bool = False, **values: Any) -> None:
+        offset = self.intake.next_offset
+        message = {"stream": stream, "sequence": sequence, "time": START_US / 1e6 + at, "values": values, "end": end}
+        self.finished += self.intake.take(
+            RecordBatch("p", (Record(offset, json.dumps(message).encode()),), offset + 1), START_US
+        )
+
+    def commit(self, verdicts: int) -> Progress:
+        for _ in range(verdicts):
+            self.intake.committed(self.finished.popleft())
+        self.progress = msgspec.json.decode(
+            msgspec.json.encode(merge(self.progress, self.intake.progress())), type=Progress
+        )
+        return self.progress
+
+    def carried(self) -> list[float | None]:
+        """Return the setpoint that each sequence finished so far begins with."""
+        rows = [closed.sequence.carried for closed in self.finished]
+        return [None if row is None else row.tolist()[1] for row in rows]
+
+
+def test_before_the_first_reading_ever_nothing_is_carried_and_then_the_last_one_is() -> None:
+    plant = Plant()
+    plant.send("A", 0, temp=1)
+    plant.send("A", 1, setpoint=70, end=True)
+    plant.send("B", 2, temp=1)
+    plant.send("B", 3, temp=1, end=True)
+    assert plant.carried() == [None, 70]
+
+
+def test_neither_a_null_nor_a_bad_value_ends_what_is_held() -> None:
+    plant = Plant()
+    plant.send("A", 0, setpoint=70)
+    plant.send("A", 1, setpoint=None)
+    plant.send("A", 2, setpoint="Bad", end=True)
+    plant.send("B", 3, temp=1, end=True)
+    assert plant.carried() == [None, 70]
+
+
+def test_a_reading_between_two_sequences_counts_whether_it_is_left_out_or_a_sequence_of_its_own() -> None:
+    for without_id in ("skip", "keep"):
+        plant = Plant(without_id=without_id)
+        plant.send("A", 0, setpoint=70, end=True)
+        plant.send(None, 1, setpoint=80)
+        plant.send("B", 2, temp=1, end=True)
+        assert plant.carried()[-1] == 80
+
+
+def test_a_left_out_reading_later_than_the_first_sample_waits_for_the_next_sequence() -> None:
+    plant = Plant(without_id="skip")
+    plant.send("A", 0, setpoint=70, end=True)
+    plant.send(None, 5, setpoint=80)
+    plant.send("B", 4, temp=1, end=True)
+    plant.send("C", 6, temp=1, end=True)
+    assert plant.carried() == [None, 70, 80]
+
+
+def test_a_late_reading_is_not_held_and_one_of_an_ended_sequence_in_time_is() -> None:
+    plant = Plant()
+    plant.send("A", 0, setpoint=70)
+    plant.send("A", 5, temp=1, end=True)
+    plant.send("A", 4, setpoint=60)
+    plant.send("B", 6, temp=1, end=True)
+    plant.send("A", 7, setpoint=90)
+    plant.send("C", 8, temp=1, end=True)
+    assert plant.carried() == [None, 70, 90]
+
+
+def test_readings_within_the_lateness_count_in_their_order() -> None:
+    plant = Plant(allowed_lateness="3s")
+    plant.send("A", 0, setpoint=70)
+    plant.send("A", 3, setpoint=80)
+    plant.send("B", 2, temp=1)
+    plant.send("A", 1, setpoint=75)
+    plant.finished += plant.intake.end_of_input(START_US)
+    begins = {closed.key: row for closed, row in zip(plant.finished, plant.carried(), strict=True)}
+    assert begins == {"A": None, "B": 75}
+
+
+def test_progress_holds_one_reading_of_a_channel_as_of_the_first_undone_record() -> None:
+    plant = Plant()
+    plant.send("A", 0, setpoint=70, end=True)
+    plant.send("B", 1, temp=1)
+    plant.send("B", 2, setpoint=80)
+    saved = plant.commit(1).streams["r"]
+    assert saved.done_below == 1
+    assert saved.held == {"setpoint": (HeldReading(value=70.0, time_us=START_US, offset=0, index=0),)}
+    encoded = msgspec.json.encode(saved.held["setpoint"])
+    assert len(encoded) + len("setpoint") < 100
+
+
+def test_held_readings_outlive_a_forgotten_stream_and_a_restart_after_it() -> None:
+    limits = {"end": ["marker", "gap"], "gap": "2s", "max_duration": "2s", "closed_memory": "0s"}
+    plant = Plant(**limits)
+    plant.send("A", 0, setpoint=70, end=True)
+    plant.send("A", 100, "other", temp=1, end=True)
+    assert "r" not in plant.intake.streams
+    saved = plant.commit(2).streams["r"]
+    assert (saved.forgotten, saved.held["setpoint"][0].value) == (True, 70)
+    again = Plant(plant.progress, **limits)
+    assert list(again.intake.streams) == ["other"]
+    for each in (plant, again):
+        each.send("B", 101, temp=1, end=True)
+        assert each.carried() == [70]
+
+
+def test_of_more_silent_streams_than_max_streams_the_oldest_lose_what_they_held_and_one_event_says_so() -> None:
+    plant = Plant(end=["marker", "gap"], gap="2s", max_duration="2s", closed_memory="0s", max_streams=2)
+    for number in range(5):
+        plant.send("A", 100 * number, f"r{number}", setpoint=number, end=True)
+    held = {name for name, stream in plant.commit(5).streams.items() if stream.held}
+    assert held == {"r2", "r3", "r4"}  # two silent ones and the one that is known
+    (notice,) = plant.intake.take_notices(START_US)
+    assert (notice.kind, notice.stream) == ("held_forgotten", "r0")
+    assert "more than 2 silent streams" in notice.text
+    assert plant.intake.take_notices(START_US) == []
+
+
+def test_what_was_held_before_a_gap_of_lost_records_holds_no_more() -> None:
+    held = {"setpoint": (HeldReading(value=70.0, time_us=0, offset=0, index=0),)}
+    streams = {
+        "behind": StreamProgress(done_below=3, held=held),
+        "silent": StreamProgress(done_below=3, held=held, forgotten=True),
+        "ahead": StreamProgress(done_below=9, held=held),
+    }
+    after = after_gap(Progress(partition="p", next_offset=9, low_watermark=3, streams=streams), 5)
+    assert {name: bool(stream.held) for name, stream in after.streams.items()} == {"behind": False, "ahead": True}
+
+
+def test_a_channel_that_holds_no_more_is_dropped_from_the_progress() -> None:
+    plant = Plant()
+    plant.send("A", 0, setpoint=70, end=True)
+    progress = plant.commit(1)
+    settings = settings_of(channels=[{"name": "temp"}, {"name": "setpoint"}])
+    decoder = Decoder(settings.decode, settings.channels, None)
+    again = Intake("p", settings, decoder, Counters(), progress=progress)
+    message = {"stream": "r", "sequence": "B", "time": START_US / 1e6 + 1, "values": {"temp": 1}, "end": True}
+    (closed,) = again.take(RecordBatch("p", (Record(1, json.dumps(message).encode()),), 2), START_US)
+    assert closed.sequence.carried is None
+    assert again.progress().streams["r"].held == {}  # type: ignore[union-attr]

@@ -1,0 +1,41 @@
+"""A table to import that is no file, or far too large, is refused in one line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from streamad.errors import SourceError
+from streamad.outputs.marks.table import FeedbackRow, read_feedback_csv
+from tests.support.waiting import returned
+
+NOW_US = 1_772_352_930_000_000
+
+
+def imported(path: Path) -> tuple[list[FeedbackRow], list[str]]:
+    return returned(lambda: read_feedback_csv(path, now_us=NOW_US))
+
+
+def test_a_fifo_or_device_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "shift.csv")
+    for path in (tmp_path / "shift.csv", Path("/dev/zero")):
+        with pytest.raises(SourceError, match=r"cannot read the feedback \(not a regular file"):
+            imported(path)
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shift.csv"
+    with path.open("wb") as file:
+        file.write(b"alert_id,judgement\na1,veto\n")
+        file.truncate(1 << 40)
+    with pytest.raises(SourceError, match="is larger than 16 MiB: import a table in parts"):
+        imported(path)
+
+
+def test_a_table_of_ten_thousand_lines_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "shift.csv"
+    path.write_text("alert_id,judgement\n" + "".join(f"a{n},veto\n" for n in range(10_000)))
+    rows, problems = imported(path)
+    assert (len(rows), problems) == (10_000, [])
