@@ -55,7 +55,7 @@ def plant_with(folder: Path, model: Path) -> Path:
 
 
 def run_to_the_end(start: Start, plant: Path, backend: str) -> dict[str, list[str]]:
-    process = start(child.monitor, plant, 0.0, backend)
+    process = start(child.monitor, plant, backend)
     process.join(LIMIT_S)
     assert process.exitcode == 0
     return outputs(plant)
@@ -70,12 +70,12 @@ def test_killed_and_started_again_nothing_is_lost_or_repeated(
     assert all(len(expected[role]) > 5 for role in ("alerts", "attributions"))
     plant, rng = plant_with(tmp_path / "plant", exported), random.Random(20)
     for _ in range(KILLS[backend]):
-        process = start(child.monitor, plant, 0.002, backend)
+        process = start(child.monitor, plant, backend, to_be_killed=True)
         wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 7))
         time.sleep(rng.random() * 0.008)  # anywhere between two commits
         process.kill()
         process.join(10)
-        assert process.exitcode == -signal.SIGKILL, "it was through before it could be killed"
+        assert process.exitcode == -signal.SIGKILL
     found = run_to_the_end(start, plant, backend)
     for role, lines in expected.items():
         for one, other in zip(found[role], lines, strict=True):

@@ -25,8 +25,8 @@ def forked(context: ForkServerContext) -> Iterator[Callable[..., ForkServerProce
     """Give the function that starts a child; those that a failing test leaves behind are ended, each by its id."""
     children: list[ForkServerProcess] = []
 
-    def start(target: Callable[..., None], *args: object) -> ForkServerProcess:
-        process = context.Process(target=target, args=args)
+    def start(target: Callable[..., None], *args: object, **named: object) -> ForkServerProcess:
+        process = context.Process(target=target, args=args, kwargs=named)
         process.start()
         children.append(process)
         return process

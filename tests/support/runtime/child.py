@@ -41,27 +41,39 @@ FOLLOWING = settings_of(
     run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "outage_after": "1us"},
 )
 
+RECORDS_OF_A_LIFE = 14
+MOST_AHEAD = 2
+
 MakeModel: TypeAlias = Callable[[], ModelInService]
 
 
 class SlowSteps:
-    """Cuts another source's batches into small ones and takes its time between them."""
+    """Gives another source's records one by one, never far beyond the newest commit, and stops after some of them.
+
+    So the number of commits, and how far one life comes, do not depend on how fast the machine and its disk are.
+    """
 
     options_model: type[BaseModel] = FileOptions
 
-    def __init__(self, source: Source, records: int, step_s: float) -> None:
-        self._source, self._records, self._step_s = source, records, step_s
+    def __init__(self, source: Source, folder: Path) -> None:
+        self._source, self._folder = source, folder
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
+        n_given, n_ahead, n_commits = 0, 0, commits(self._folder)
         async for event in self._source.batches():
             if not isinstance(event, RecordBatch):
                 yield event
                 continue
-            for first in range(0, len(event.records), self._records):
-                part = event.records[first : first + self._records]
-                rest = event.records[first + self._records :]
-                yield RecordBatch(event.partition, part, rest[0].offset if rest else event.next_offset)
-                await asyncio.sleep(self._step_s)
+            nexts = [record.offset for record in event.records[1:]] + [event.next_offset]
+            for record, next_offset in zip(event.records, nexts, strict=True):
+                if n_given == RECORDS_OF_A_LIFE:
+                    await asyncio.Event().wait()  # until it is killed
+                yield RecordBatch(event.partition, [record], next_offset)
+                n_given, n_ahead = n_given + 1, n_ahead + 1
+                while n_ahead == MOST_AHEAD:
+                    await asyncio.sleep(0.001)
+                    if (found := commits(self._folder)) > n_commits:
+                        n_commits, n_ahead = found, 0
 
     async def seek(self, partition: str, offset: int | None) -> int:
         return await self._source.seek(partition, offset)
@@ -70,12 +82,18 @@ class SlowSteps:
         await self._source.close()
 
 
-def monitor(folder: Path, step_s: float = 0.002, backend: str | None = None) -> None:
+def monitor(folder: Path, backend: str | None = None, *, to_be_killed: bool = False) -> None:
     """Run from what the disk holds to the end of ``folder``/recordings, or to a SIGTERM.
 
     ``backend`` serves the exported detector ``pointwise`` in ``folder``/model; None: the scorer of ``model_of``.
     """
-    asyncio.run(_monitor(folder, step_s, partial(_model, folder / "model", backend)))
+    make_model = partial(_model, folder / "model", backend)
+    asyncio.run(_run(folder, _recordings(folder, SETTINGS, to_be_killed), SETTINGS, make_model=make_model))
+
+
+def _recordings(folder: Path, settings: Settings, to_be_killed: bool) -> Source:
+    source = FileSource("recordings", FileOptions(), ConnectorContext(settings.channel_specs, SystemClock(), folder))
+    return SlowSteps(source, folder) if to_be_killed else source
 
 
 def _model(folder: Path, backend: str | None) -> ModelInService:
@@ -85,10 +103,9 @@ def _model(folder: Path, backend: str | None) -> ModelInService:
     return model_of(make.load(folder, device=cpu) if backend == "torchscript" else make.load_by(backend, folder))
 
 
-def monitor_by_table(folder: Path, step_s: float = 0.002) -> None:
+def monitor_by_table(folder: Path, *, to_be_killed: bool = False) -> None:
     """Run from what the disk holds to the end of ``folder``/recordings, cut by ``folder``/batches.csv."""
-    context = ConnectorContext(BY_TABLE.channel_specs, SystemClock(), folder)
-    source = SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s)
+    source = _recordings(folder, BY_TABLE, to_be_killed)
     asyncio.run(_run(folder, source, BY_TABLE, table=read_table(BY_TABLE, folder)))
 
 
@@ -98,13 +115,6 @@ def follow(folder: Path) -> None:
     options = FileOptions(follow=True, follow_interval="1ms")  # type: ignore[arg-type] - pydantic reads durations
     source = FileSource("in/app.jsonl", options, context)
     asyncio.run(_run(folder, source, FOLLOWING, source.check_cursors))
-
-
-async def _monitor(folder: Path, step_s: float, make_model: MakeModel) -> None:
-    context = ConnectorContext(SETTINGS.channel_specs, SystemClock(), folder)
-    await _run(
-        folder, SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s), SETTINGS, make_model=make_model
-    )
 
 
 async def _run(
