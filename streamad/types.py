@@ -131,8 +131,7 @@ class RecordBatch:
     time may count. A batch may be empty (a poll that found nothing).
     ``begins_at`` is the offset sought, or the ``next_offset`` of the batch before: a batch that does not continue there
     was read before the last ``seek`` and is dropped. None if a source never delivers such batches.
-    ``end_offset`` is the offset after the last record that the source knows of (None: not known); the lag is its
-    distance from ``next_offset``.
+    ``end_offset`` is the offset after the last record that the source knows of (None: not known): the lag ends there.
     ``cursor`` is the source's own text about all up to ``next_offset``: it is committed with the progress and handed to
     ``ResumableSource.resume``. None if the source has none.
     ``written`` says when records without a time of their own were written at the latest: pairs of the offset from which
@@ -218,11 +217,13 @@ BAD_REASONS = ("", "wrong_type", "infinite", "quality")
 class BadValues:
     """The values of a block that cannot be used, all missing there: ``codes`` uint8 [n, C], 0 for all other values.
 
-    ``first`` holds the text about the first one of each channel (its index) and code.
+    ``first`` holds the text about the first one of each channel (its index) and code; ``of_samples`` those of each
+    sample, if the samples are elements of a list (else empty).
     """
 
     codes: npt.NDArray[np.uint8]
     first: Mapping[tuple[int, int], str]
+    of_samples: tuple[Mapping[tuple[int, int], str], ...] = ()
 
 
 class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -417,8 +418,7 @@ class WindowSet:
     def take(self, index: npt.NDArray[np.intp] | IntArray | list[int]) -> WindowSet:
         """Return the windows at ``index``, in that order."""
         rows = np.asarray(index, dtype=np.int64)
-        ids = tuple(self.ids[i] for i in rows)
-        return replace(self, values=self.values[rows], lengths=self.lengths[rows], ids=ids)
+        return replace(self, values=self.values[rows], lengths=self.lengths[rows], ids=tuple(self.ids[i] for i in rows))
 
     def constant_channels(self) -> IntArray:
         """Return the indexes of the channels without variation in the valid samples; N >= 1, all of them finite."""

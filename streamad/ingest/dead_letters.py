@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 
 import msgspec
@@ -22,7 +22,7 @@ from streamad.ingest.sequences.time_jumps import Resolved
 from streamad.messages import DeadLetter, LateRecord, Origin
 from streamad.partition_progress import BadChannel
 from streamad.settings.decode import DecodeSettings
-from streamad.types import BAD_REASONS, BadValues, IntArray, Record, SampleBlock, from_us
+from streamad.types import BAD_REASONS, BadValues, IntArray, Position, Record, SampleBlock, from_us
 
 TIME_JUMP = "time_jump"
 
@@ -81,19 +81,22 @@ class HeldLetters:
     def __init__(self, partition: str, settings: DecodeSettings) -> None:
         self._partition = partition
         self._settings = settings
-        self._letters: dict[int, DeadLetter] = {}
+        self._letters: dict[Position, DeadLetter] = {}
+        self._newest: DeadLetter | None = None
 
-    def hold(self, record: Record, now_us: int) -> None:
-        """Keep the dead letter of ``record``, whose sample is held."""
-        self._letters[record.offset] = self._letter(record, now_us)
+    def hold(self, record: Record, index: int, now_us: int) -> None:
+        """Keep the dead letter of ``record``, whose sample at ``index`` is held."""
+        if self._newest is None or self._newest.origin.offset != record.offset:
+            self._newest = self._letter(record, now_us)
+        self._letters[Position(record.offset, index)] = self._newest
 
     def take(self, resolved: Iterable[Resolved], record: Record, now_us: int) -> Iterator[DeadLetter]:
         """Yield the dead letters of those whose time proved wrong, and forget all that were decided on.
 
-        The sample of ``record`` itself may be held and rejected at once; then it has no letter yet.
+        A sample of ``record`` itself may be held and rejected at once; then it has no letter yet.
         """
         for decision in resolved:
-            letter = self._letters.pop(decision.offset, None)
+            letter = self._letters.pop(decision.position, None)
             if decision.error is not None:
                 letter = letter or self._letter(record, now_us)
                 yield msgspec.structs.replace(letter, error=decision.error)
@@ -101,6 +104,7 @@ class HeldLetters:
     def clear(self) -> None:
         """Forget all: their samples were accepted."""
         self._letters.clear()
+        self._newest = None
 
     def _letter(self, record: Record, now_us: int) -> DeadLetter:
         return dead_letter(record, self._partition, DecodeError(TIME_JUMP, ""), self._settings, now_us)
@@ -335,25 +339,28 @@ def _joined(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_SHOWN]) + more
 
 
-def by_bad_sample(block: SampleBlock) -> list[SampleBlock]:
-    """Return ``block`` in parts in the order of the record: each sample with values that cannot be used is one."""
-    if block.bad is None:
+def by_bad_sample(block: SampleBlock, left_out: Set[int]) -> list[SampleBlock]:
+    """Return ``block`` in parts in the order of the record: each sample with values that cannot be used is one.
+
+    Samples whose indexes are ``left_out`` are in none.
+    """
+    if block.bad is None and not left_out:
         return [block]
-    order = range(len(block)) if block.indexes is None else np.argsort(block.indexes).tolist()
-    is_bad = (block.bad.codes > 0).max(axis=1).tolist()
+    indexes = np.arange(len(block)) if block.indexes is None else block.indexes
+    order = [place for place in np.argsort(indexes).tolist() if int(indexes[place]) not in left_out]
+    is_bad = np.zeros(len(block), dtype=np.bool_) if block.bad is None else (block.bad.codes > 0).max(axis=1)
     parts: list[list[int]] = []
     for place in order:
         if parts and not is_bad[place] and not is_bad[parts[-1][-1]]:
             parts[-1].append(place)
         else:
             parts.append([place])
-    return [_part(block, np.array(places), is_bad=is_bad[places[0]]) for places in parts]
+    return [_part(block, np.array(places), is_bad=bool(is_bad[places[0]])) for places in parts]
 
 
 def _part(block: SampleBlock, places: IntArray, *, is_bad: bool) -> SampleBlock:
     bad, indexes = None, places if block.indexes is None else block.indexes[places]
     if is_bad and block.bad is not None:
-        codes = block.bad.codes[places]
-        bad = BadValues(codes, {key: text for key, text in block.bad.first.items() if codes[0, key[0]] == key[1]})
+        bad = BadValues(block.bad.codes[places], block.bad.of_samples[int(places[0])])
     times_us, values = block.times_us[places], block.values[places]
     return msgspec.structs.replace(block, times_us=times_us, values=values, indexes=indexes, bad=bad, boundaries=None)

@@ -324,7 +324,8 @@ def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray 
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-        bad = None if bad is None else BadValues(bad.codes[order], bad.first)
+        if bad is not None:
+            bad = BadValues(bad.codes[order], bad.first, bad.of_samples and tuple(bad.of_samples[at] for at in order))
         boundaries = None if boundaries is None else tuple(boundaries[at] for at in order)
     return SampleBlock(
         stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad, boundaries

@@ -299,13 +299,14 @@ _TEXTS = {
 class BadCells:
     """The values of one message that cannot be used, in 13 bytes each; ``row`` is the index of the row being read.
 
-    ``n_lists`` counts those of a sample that are lists.
+    ``n_lists`` counts those of a sample that are lists. ``of_rows`` keeps the texts of each row, if it is set.
     """
 
     # Not set by a constructor: there is one object for each message.
     row = 0
     n_lists = 0
     cells: tuple[array[int], array[int], array[int]] | None = None
+    of_rows: dict[int, dict[tuple[int, int], str]] | None = None
     _first: dict[tuple[int, int], str]
 
     def add(self, column: int, code: int, value: object) -> None:
@@ -314,9 +315,15 @@ class BadCells:
             self.cells, self._first = (array("q"), array("i"), array("b")), {}
         for cells, number in zip(self.cells, (self.row, column, code), strict=True):
             cells.append(number)
-        if (column, code) not in self._first:
-            text = str(value) if isinstance(value, DecodeError) else _TEXTS[code].format(shown(value))
-            self._first[column, code] = text
+        if (column, code) not in self._first or self.of_rows is not None:
+            self._tell(
+                column, code, str(value) if isinstance(value, DecodeError) else _TEXTS[code].format(shown(value))
+            )
+
+    def _tell(self, column: int, code: int, text: str) -> None:
+        self._first.setdefault((column, code), text)
+        if self.of_rows is not None:
+            self.of_rows.setdefault(self.row, {})[column, code] = text
 
     def add_all(self, others: BadCells) -> None:
         """Note those of ``others``, which has read one row, for the row."""
@@ -325,7 +332,7 @@ class BadCells:
         for column, code in zip(*others.cells[1:], strict=True) if others.cells is not None else ():
             for cells, number in zip(self.cells, (self.row, column, code), strict=True):
                 cells.append(number)
-            self._first.setdefault((column, code), others._first[column, code])
+            self._tell(column, code, others._first[column, code])
 
     def values(self, n_rows: int, n_channels: int) -> BadValues | None:
         """Return them for a block of this size; None if there are none."""
@@ -334,7 +341,8 @@ class BadCells:
         rows, columns, codes = (np.asarray(cells) for cells in self.cells)
         found = np.zeros((n_rows, n_channels), dtype=np.uint8)
         found[rows, columns] = codes
-        return BadValues(found, self._first)
+        texts = () if self.of_rows is None else tuple(self.of_rows.get(row, {}) for row in range(n_rows))
+        return BadValues(found, self._first, texts)
 
 
 class ValueReader:

@@ -381,10 +381,15 @@ class Intake:
     def _note_bad_values(self, record: Record, block: SampleBlock, now_us: int) -> None:
         if block.bad is not None:
             self._counters.count_bad_values(block.bad, self._channels)
-        if self._assembler.jumps.is_held(block.stream, record.offset):
-            return  # its time may be wrong
+        # Left out are samples far ahead, whose times may be wrong; without elements, all of the message.
+        jumps = self._assembler.jumps
+        parts = [block]
+        if self._decoder.reads_elements(record):
+            parts = by_bad_sample(block, jumps.ahead_in(record.offset))
+        elif jumps.held_index(block.stream, record.offset) is not None:
+            return
         own_us = own_time_us(record)
-        for part in by_bad_sample(block) if self._decoder.reads_elements(record) else (block,):
+        for part in parts:
             error = self._bad_values.note(part, int(part.times_us[-1]) if own_us is None else own_us)
             if error is not None:
                 self._set_letters_aside(record, [(part.first_index, DecodeError(BAD_VALUE, error))], now_us)
@@ -415,8 +420,8 @@ class Intake:
         for letter in self._held.take(resolved, record, now_us) if resolved else ():
             if is_new:
                 self._put_aside(letter)
-        if jumps.is_held(stream, record.offset):
-            self._held.hold(record, now_us)
+        if (index := jumps.held_index(stream, record.offset)) is not None:
+            self._held.hold(record, index, now_us)
 
     def _set_late_aside(self, offset: int, *, is_new: bool, now_us: int) -> None:
         """Emit the late samples that the record at ``offset``, or what came after it, showed to be late."""

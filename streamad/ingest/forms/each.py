@@ -158,6 +158,7 @@ class EachReader:
 
     def _samples(self, stretch: Sequence[_Place]) -> Samples:
         bad = BadCells()
+        bad.of_rows = {}
         for bad.row, place in enumerate(stretch):
             if place.bad is not None:
                 bad.add_all(place.bad)

@@ -5,13 +5,15 @@ A single wrong time would otherwise move the clocks for good, and all that follo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from streamad.ingest.sequences.runs import Run
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import IntArray, from_us
+from streamad.types import IntArray, Position, from_us
 
 MAX_RECORDS = 1_000
 """Records of the partition after which a held sample is accepted; also the jumps that a progress remembers."""
@@ -35,9 +37,9 @@ class Jump(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The decision on the held sample of the record at ``offset``: ``error`` is None if it was accepted."""
+    """The decision on the held sample at ``position``: ``error`` is None if it was accepted."""
 
-    offset: int
+    position: Position
     error: str | None
 
 
@@ -61,6 +63,7 @@ class TimeJumps:
         self._repeat(jump for jump in past if jump.offset < low_watermark)
         self.n_records = 0
         self._resolved: list[Resolved] = []
+        self._ahead: tuple[int, Set[int]] = (0, frozenset())
         self.held: dict[str, HeldSample] = {}
 
     def overdue(self) -> Iterator[str]:
@@ -72,22 +75,34 @@ class TimeJumps:
             yield name
 
     def is_ahead(self, run: Run, newest_us: int | None, record_us: int | None) -> bool:
-        """Return whether the last sample of ``run`` lies far ahead of all before, and of the record's own time."""
-        time_us = run.last_us
-        if len(run) > 1:
-            newest_us = max(int(run.times_us[-2]), run.first_us if newest_us is None else newest_us)
-        if newest_us is None or time_us - newest_us <= self.farthest_us:
+        """Return whether the last sample of ``run`` lies far ahead of all before, and of the record's own time.
+
+        Earlier ones that do are not held, since the next sample of the run accepts them; ``ahead_in`` tells of them.
+        """
+        newest_us = run.first_us if newest_us is None else newest_us
+        if run.last_us - newest_us <= self.farthest_us:
             return False
-        return record_us is None or abs(time_us - record_us) > self._skew_us
+        before = np.maximum(np.concatenate(([newest_us], run.times_us[:-1])), newest_us)
+        is_far = run.times_us - before > self.farthest_us
+        if record_us is not None:
+            is_far &= np.abs(run.times_us - record_us) > self._skew_us
+        position = run.position
+        found = {position.index + place for place in np.flatnonzero(is_far).tolist()}
+        self._ahead = position.offset, self.ahead_in(position.offset) | found
+        return bool(is_far[-1])
+
+    def ahead_in(self, offset: int) -> Set[int]:
+        """Return the indexes of the samples of the newest record, at ``offset``, that came far ahead of all before."""
+        return self._ahead[1] if self._ahead[0] == offset else frozenset()
 
     def hold(self, stream: str, run: Run, record_us: int | None) -> None:
         """Hold the sample of ``run``."""
         self.held[stream] = HeldSample(run, record_us, self.n_records)
 
-    def is_held(self, stream: str, offset: int) -> bool:
-        """Return whether the last sample of the record at ``offset`` is held."""
+    def held_index(self, stream: str, offset: int) -> int | None:
+        """Return the index of the sample of the record at ``offset`` that is held, None if none is."""
         held = self.held.get(stream)
-        return held is not None and held.run.position.offset == offset
+        return None if held is None or held.run.position.offset != offset else held.run.position.index
 
     def is_right(self, stream: str, time_us: int, newest_us: int) -> bool:
         """Return whether a sample at ``time_us`` lies nearer to the held one than to the newest before."""
@@ -109,7 +124,7 @@ class TimeJumps:
 
     def _resolve(self, held: HeldSample, error: str | None, moved_at: int | None = None) -> None:
         offset = held.run.position.offset
-        self._resolved.append(Resolved(offset, error))
+        self._resolved.append(Resolved(held.run.position, error))
         jump = Jump(offset, moved_at, held.run.first_us)
         known = self._past.setdefault(offset, [])
         if jump not in known:

@@ -40,7 +40,9 @@ def outcome(
         if expire and offset in expire:
             finished += assembler.expire(expire[offset])
     finished += assembler.end_of_input()
-    jumped = Counter(resolved.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None)
+    jumped = Counter(
+        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
+    )
     return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch
 from tests.support.ingest import assembly_model
-from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, together
+from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, together, us
 from tests.support.ingest.assembly_model import Cut, Late, cut_of, lates_of, model_outcome, singles_of
 from tests.support.runtime.pipeline import START_US, settings_of
 
@@ -40,7 +41,9 @@ def outcome(
         if len(blocks) > 1:
             finished += assembler.end()
     finished += assembler.end_of_input()
-    jumped = Counter(resolved.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None)
+    jumped = Counter(
+        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
+    )
     return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped
 
 
@@ -73,12 +76,17 @@ class Told(NamedTuple):
     counted: dict[str, int]
 
 
-def told(limits: SequenceSettings, records: list[Record]) -> Told:
-    """Run records through an intake to their end."""
+def intake_of(limits: SequenceSettings, counters: Counters | None = None) -> Intake:
+    """Return an intake of messages with a list."""
     plant = settings_of(channels=[{"name": "x"}, {"name": "y"}], models={"field": "recipe"}, decode=DECODE)
     plant = plant.model_copy(update={"sequences": limits})
+    return Intake("p", plant, Decoder(plant.decode, plant.channels, plant.route_field), counters or Counters())
+
+
+def told(limits: SequenceSettings, records: list[Record]) -> Told:
+    """Run records through an intake to their end."""
     counters = Counters()
-    intake = Intake("p", plant, Decoder(plant.decode, plant.channels, plant.route_field), counters)
+    intake = intake_of(limits, counters)
     finished = intake.take(RecordBatch("p", tuple(records), len(records)), START_US) + intake.end_of_input(START_US)
     late: Counter[tuple[Any, ...]] = Counter()
     letters: Counter[tuple[str, str]] = Counter()
@@ -138,4 +146,79 @@ def as_records(lists: list[tuple[int, list[Any]]]) -> list[Record]:
     return [
         Record(offset, json.dumps({"device": "g1", "list": elements}).encode(), START_US + own_us)
         for offset, (own_us, elements) in enumerate(lists)
+    ]
+
+
+# --- elements far ahead ----------------------------------------------------------------------------------------------
+
+FAR = us(end=("marker",), max_duration=100)
+OWN_US = 10_000
+
+
+def reading(time: int, value: object, *, stream: str = "r") -> dict[str, Any]:
+    """Return an element whose value may be one that cannot be used."""
+    return {"stream": stream, "sequence": "A", "time": (START_US + time) / 1e6, "values": {"x": value, "y": 1.0}}
+
+
+def messages(*lists: list[dict[str, Any]]) -> list[Record]:
+    return as_records([(OWN_US, elements) for elements in lists])
+
+
+def one_by_one(*lists: list[dict[str, Any]]) -> list[Record]:
+    return messages(*([element] for elements in lists for element in elements))
+
+
+def taken(records: list[Record]) -> Intake:
+    """Return the intake that has taken ``records``."""
+    intake = intake_of(FAR)
+    intake.take(RecordBatch("p", tuple(records), len(records)), START_US)
+    return intake
+
+
+@pytest.mark.parametrize(
+    ("elements", "quoted"),
+    [
+        pytest.param([reading(10, "a"), reading(5_000, 1.0)], "'a'", id="the last one is held"),
+        pytest.param([reading(10, 1.0), reading(5_000, "a")], None, id="the one that is held has it"),
+        pytest.param([reading(5_000, "a"), reading(5_001, 1.0)], None, id="held, then accepted"),
+        pytest.param([reading(5_000, "a"), reading(10, 1.0)], None, id="held, then rejected"),
+        pytest.param(
+            [reading(5_000, "a"), reading(5_001, "b"), reading(9_000, "c")], "'b'", id="between two held ones"
+        ),
+        pytest.param([reading(5_000, "a", stream="s"), reading(10, "b")], "'a'", id="the first one of its stream"),
+    ],
+)
+def test_bad_values_beside_an_element_far_ahead_are_told_of(elements: list[Any], quoted: str | None) -> None:
+    lists = [reading(0, 1.0)], elements, [reading(20, 1.0)]
+    found = told(FAR, messages(*lists))
+    assert found == told(FAR, one_by_one(*lists))
+    errors = [error for kind, error in found.letters if kind == "bad_value"]
+    assert [error.split("got ")[1].split(";")[0] for error in errors] == ([] if quoted is None else [quoted])
+
+
+def test_readings_beside_an_element_far_ahead_are_counted() -> None:
+    bad = [reading(time, "bad") for time in range(1, 51)]
+    lists = [reading(0, 1.0)], [*bad, reading(60, 1.0), reading(5_000, 1.0)], [reading(61, "bad")]
+    notices = taken(messages(*lists)).take_notices(START_US)
+    assert notices == taken(one_by_one(*lists)).take_notices(START_US)
+    assert [notice.text.split(" values")[0] for notice in notices] == ["51 of 52"]
+
+
+def test_held_elements_of_two_streams_have_the_letter_of_their_record() -> None:
+    records = messages(*([reading(time, 1.0), reading(time, 1.0, stream="s")] for time in (0, 5_000, 10)))
+    letters = [output.message for output in taken(records).take_aside()]
+    found = [(letter.kind, letter.origin.offset, letter.value) for letter in letters if isinstance(letter, DeadLetter)]
+    assert found == [("time_jump", 1, records[1].value)] * 2
+
+
+def test_the_letter_of_an_element_quotes_its_own_value() -> None:
+    hours = ((3, "a"), (0, "later in the list, earlier in time"), (6, "b"))
+    elements = [reading(hour * 3_600_000_000, value) for hour, value in hours]
+    intake = intake_of(us(end=("marker",), max_duration=100_000_000_000))
+    intake.take(RecordBatch("p", (Record(0, json.dumps({"list": elements}).encode()),), 1), START_US)
+    letters = [output.message for output in intake.take_aside()]
+    errors = [letter.error for letter in letters if isinstance(letter, DeadLetter)]
+    assert errors == [
+        f"list[{index}]: x: must be a number or null, got {value!r}; all else was read"
+        for index, value in ((0, "a"), (2, "b"))
     ]

@@ -25,7 +25,9 @@ def outcome(limits: SequenceSettings, table: list[Row], records: list[Record]) -
     for offset, record in enumerate(records):
         finished += assembler.push(record.block(offset), record.record_us)
     finished += assembler.end_of_input()
-    jumped = Counter(resolved.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None)
+    jumped = Counter(
+        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
+    )
     return (
         Counter(map(cut_of, finished)),
         Counter(lates_of(assembler.take_late())),
