@@ -16,7 +16,7 @@ import numpy as np
 from streamad.ingest.sequences.clocks import StreamClocks
 from streamad.ingest.sequences.runs import Run, joined_routes
 from streamad.messages import EndReason
-from streamad.partition_progress import Standing, WaitingBoundary
+from streamad.partition_progress import WaitingBoundary
 from streamad.settings.boundaries import BoundaryRules
 from streamad.types import Position
 
@@ -32,12 +32,13 @@ class StreamBoundaries:
     ``skips``: samples without an id are left out (``sequences.without_id``).
     """
 
-    __slots__ = ("_clocks", "_rules", "_skips")
+    __slots__ = ("_clocks", "_has_changed", "_rules", "_skips")
 
     def __init__(self, rules: BoundaryRules, clocks: StreamClocks, *, skips: bool) -> None:
         self._rules = rules
         self._clocks = clocks
         self._skips = skips
+        self._has_changed = False  # by the newest boundary
 
     @property
     def carries(self) -> bool:
@@ -62,6 +63,7 @@ class StreamBoundaries:
     def enter(self, run: Run) -> Ended | None:
         """Let what ``run`` says at its beginning stand; return what it ends: the reason, an id, and whether all end."""
         boundary, standing = run.boundary, self._clocks.standing
+        self._has_changed = False
         if boundary is None:
             return None
         time_us = run.first_us
@@ -74,6 +76,7 @@ class StreamBoundaries:
             standing = msgspec.structs.replace(standing, state_us=time_us)
             if boundary.state is not standing.state:
                 standing = msgspec.structs.replace(standing, state=boundary.state, since_us=time_us, is_late=False)
+                self._has_changed = True
         if boundary.names or boundary.begins:
             key = boundary.sequence if boundary.names else run.sequence
             is_same = standing.is_named and standing.sequence == key and (boundary.names or key is not None)
@@ -83,6 +86,7 @@ class StreamBoundaries:
             standing = msgspec.structs.replace(standing, is_named=True, sequence=key, routes=routes, named_us=time_us)
             if not is_same:
                 standing = msgspec.structs.replace(standing, since_us=time_us, is_late=False)
+                self._has_changed = True
         self._clocks.standing = standing
         return ended
 
@@ -95,15 +99,13 @@ class StreamBoundaries:
             self._clocks.standing = msgspec.structs.replace(
                 standing, is_named=False, sequence=None, routes=(), since_us=run.first_us, named_us=run.first_us
             )
+            self._has_changed = True
         return is_ours, key
 
-    def came_late(self, before: Standing) -> None:
-        """Note that what changed ``before`` came late: samples since then are not in the sequence that it begins."""
-        standing = self._clocks.standing
-        if (standing.state, standing.is_named, standing.sequence, standing.since_us) != (
-            before.state, before.is_named, before.sequence, before.since_us
-        ):  # fmt: skip
-            self._clocks.standing = msgspec.structs.replace(standing, is_late=True)
+    def came_late(self) -> None:
+        """Note that what came last is late: if it changed what stands, samples since then are not in its sequence."""
+        if self._has_changed:
+            self._clocks.standing = msgspec.structs.replace(self._clocks.standing, is_late=True)
 
     def is_newer(self, run: Run) -> bool:
         """Return whether what ``run`` says is newer than all that was said of the same before."""

@@ -343,9 +343,8 @@ class StreamState:
         if boundary is not None and bounds.carries:
             self.odd["late_boundaries"] += 1
             if bounds.is_newer(late):
-                before = self.clocks.standing
                 own = self._within(late, bounds)
-                bounds.came_late(before)
+                bounds.came_late()
                 if own is not None:
                     self._take_late(own)
                     if boundary.ends:

@@ -17,7 +17,8 @@ from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.runs import is_tag
 from streamad.settings.boundaries import BoundaryRules, WhileSettings
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import OUTSIDE
+from streamad.types import OUTSIDE, Boundary
+from tests.support.ingest.assembly_cases import us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_of, tags_first
 from tests.support.ingest.boundary_cases import (
     BY_BEGIN,
@@ -87,6 +88,14 @@ def test_agrees_with_the_model_sample_by_sample(rules: BoundaryRules, data: st.D
     model = model_of(limits, records, rules)
     expected = Counter(model.cuts), Counter(model.late), model.odd
     assert outcome(limits, rules, records) == expected
+
+
+def test_a_late_begin_word_at_the_time_of_the_one_before_begins_a_torn_sequence() -> None:
+    limits = us(end=("marker",), max_duration=12)
+    begin = (Boundary(begins=True), None)
+    records = [Record("r", None, times, ((1.0,), (1.0,)), boundaries=begin) for times in ((61, 63), (61, 64))]
+    cuts, *_ = outcome(limits, BY_BEGIN, records)
+    assert {cut.times: cut.partial for cut in cuts} == {(61, 63): True, (64,): True}
 
 
 @given(rules_of, st.data())
