@@ -522,7 +522,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 def _less_floats(value: Any) -> Any:
     if isinstance(value, Mapping):  # what is sorted by a number keeps no order without it
-        if "channels" in value:
+        if value.get("type") == "attribution":
             value = {**value, "channels": sorted(value["channels"], key=lambda share: str(share["channel"]))}
         return {key: _less_floats(each) for key, each in value.items()}
     if isinstance(value, list):
