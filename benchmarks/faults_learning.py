@@ -1,4 +1,4 @@
-"""The learner under kills: ``streamad learn`` runs beside the workers and is killed as they are.
+"""The learner under kills: ``streamad learn`` runs beside the workers and is killed, every second time while it stores.
 
 It trains nothing, so that all verdicts stay those of one version. Afterwards its store must hold exactly the committed
 windows, each in the share that its record names.
@@ -21,6 +21,8 @@ from streamad.system.clock import SystemClock
 from tests.support.kafka.workers import ForkServer, Worker
 
 MOST_LIFE_S = 6.0
+AMID_WORK_SHARE = 0.5
+MOST_AFTER_S = 0.3
 END_S = 600.0
 WRONG = ("windows_not_stored", "stored_without_a_window", "stored_in_another_share")
 _ALL = 1_000_000
@@ -71,18 +73,19 @@ class Learned:
         """Return how the store differs from the committed ``windows``."""
         wanted = {window["verdict_id"]: window["share"] for window in windows if window["share"] is not None}
         plant = Plant(load_settings(self.folder / "plant.yaml"), self.folder, SystemClock())
-        stored = {
-            one.id: share
-            for name in stored_models(plant)
-            for share, sequences in ((share, open_store(plant, name).read(share)) for share in SHARES)
-            for one in sequences
-        }
+        stores = [open_store(plant, name) for name in stored_models(plant)]
+        found = [(one, share) for store in stores for share in SHARES for one in store.read(share)]
+        stored = {one.id: share for one, share in found}
+        stored_s = {one.stored_us / 1e6 for one, _ in found}
         return {
             "windows_stored": len(stored),
             "windows_not_stored": len(wanted.keys() - stored.keys()),
             "stored_without_a_window": len(stored.keys() - wanted.keys()),
             "stored_in_another_share": sum(wanted.get(name, share) != share for name, share in stored.items()),
             "kills_of_learn": self.n_kills,
+            "lives_of_learn_that_stored": sum(
+                any(life.started_s < at_s < life.ended_s for at_s in stored_s) for life in self.lives[: self.n_kills]
+            ),
         }
 
     def _start(self, *arguments: str) -> Worker:
@@ -93,7 +96,17 @@ class Learned:
 
     async def _kill(self) -> None:
         while True:
-            await asyncio.sleep(self.rng.random() * MOST_LIFE_S)
+            life_s = self.rng.random() * MOST_LIFE_S
+            if self.rng.random() < AMID_WORK_SHARE:
+                before = self._changed_ns()
+                while self._changed_ns() == before:  # noqa: ASYNC110 - by another process
+                    await asyncio.sleep(0.05)
+                life_s = self.rng.random() * MOST_AFTER_S
+            await asyncio.sleep(life_s)
             self.lives[-1].kill()
             self.n_kills += 1
             self._start()
+
+    def _changed_ns(self) -> int:
+        """Return when the store was written to last."""
+        return max((file.stat().st_mtime_ns for file in self.folder.glob("inliers/*.sqlite3-wal")), default=0)
