@@ -40,7 +40,7 @@ from streamad.commands.init.rules.boundaries import (
 )
 from streamad.commands.init.rules.ids import KEY, Ids, find_ids
 from streamad.commands.init.rules.patterns import OF_PATTERN, Split, find_pattern
-from streamad.commands.init.rules.readings import QualityField, common_quality
+from streamad.commands.init.rules.readings import QualityField, common_quality, own_units
 from streamad.commands.init.rules.time_field import TimeField, by_rows
 from streamad.commands.init.rules.times import (
     even_clocks,
@@ -58,6 +58,11 @@ from streamad.types import IntArray
 _MANY_DISPLACED = 0.05
 _ROW_PERIOD_US = 1_000_000
 _NUMBERED = re.compile(r"[ ._-]?\(?\d+\)?$")
+_ROWS_ALONE = (
+    "--row-period drops the times, and nothing else tells sequences apart: it needs a field with their ids, or a file "
+    "for each"
+)
+_OR_IDS = "or add an id to each row that no other sequence has: then rows count as evenly spaced (decode.time: row)"
 _LIST_OF_READINGS = (
     f"{{}} holds a list of objects: streamad reads channels as fields, or one channel a message; {FLATTEN}"
 )
@@ -103,7 +108,8 @@ def find_layout(
     key = _key_of(found, columns)
     words, ids = _words_and_ids(rest, rows, key, notes, is_per_channel=channel is not None)
     has_ids = bool(ids.sequence) or len(np.unique(places)) > 1
-    _refuse_rows_alone(row_period_us, has_ids=has_ids)
+    if time.row_period_us is not None and not has_ids:
+        raise SourceError(_ROWS_ALONE if row_period_us is not None else f"{no_time(list(columns.values()))}; {_OR_IDS}")
     if key is not None and ids.stream == KEY:
         columns[KEY] = key
     layout = Layout(
@@ -127,7 +133,8 @@ def find_layout(
         add_channels_of(layout, channel, value, roles.units, columns.get(ids.stream or ""))
     else:
         layout.remedy = _remedy_for_shared_times(rows, groups.sequences, rest, time, has_ids=has_ids)
-        units_of = {path: column.unit for path, column in columns.items() if column.unit}
+        units_of = {path: column.texts[0] for path, column in roles.own_units.items()}
+        units_of |= {path: column.unit for path, column in columns.items() if column.unit}
         add_columns(
             layout, rest, messages, rows=rows, groups=groups, times=times, units=units_of, qualities=roles.qualities
         )
@@ -147,11 +154,13 @@ class _Roles:
     units: Column | None
     quality: QualityField | None
     qualities: Mapping[str, QualityField]
+    own_units: Mapping[str, Column]
 
     @property
     def paths(self) -> set[str]:
         """Return the fields that are no readings and no ids."""
-        return {one.path for one in (self.channel, self.value, self.units, self.quality) if one is not None}
+        found = (self.channel, self.value, self.units, self.quality, *self.own_units.values())
+        return {one.path for one in found if one is not None}
 
 
 def _roles(found: _Elements, rest: Mapping[str, Column]) -> _Roles:
@@ -160,7 +169,8 @@ def _roles(found: _Elements, rest: Mapping[str, Column]) -> _Roles:
     qualities = {} if channel is not None else own_qualities_of(rest)
     quality = None if qualities else common_quality(rest)
     units = units_by_channel(channel, rest) if channel is not None else None
-    return _Roles(channel, value, split, units, quality, qualities)
+    own = {} if channel is not None else own_units(rest, [path for path, of in rest.items() if of.is_numeric])
+    return _Roles(channel, value, split, units, quality, qualities, own)
 
 
 def _channel_in(found: _Elements, rest: Mapping[str, Column]) -> tuple[Column | None, Column | None]:
@@ -337,15 +347,6 @@ def _without_time(
         "no field holds a time: rows count as one a second, in the order of the file (decode.time: row); if another "
         "time lies between them, set decode.row_period",
     )
-
-
-def _refuse_rows_alone(row_period_us: int | None, *, has_ids: bool) -> None:
-    """Raise SourceError if the user drops the times, and nothing else tells sequences apart."""
-    if row_period_us is not None and not has_ids:
-        raise SourceError(
-            "--row-period drops the times, and nothing else tells sequences apart: it needs a field with their ids, or "
-            "a file for each"
-        )
 
 
 def _refuse_own_times(columns: Mapping[str, Column], times: Sequence[TimeField]) -> None:

@@ -551,6 +551,19 @@ def test_without_any_time_rows_are_evenly_spaced_which_is_said(tmp_path: Path) -
     agrees(found, settings, samples())
 
 
+def test_rows_are_no_time_of_streams_by_turns_whose_sequences_no_field_names_alone(tmp_path: Path) -> None:
+    by_turns = [one for pair in zip(*(samples(seed=seed) for seed in (3, 4)), strict=True) for one in pair]
+    columns = {
+        "reactor": lambda one: f"R{by_turns.index(one) % 2}",
+        "faultNumber": lambda one: one.batch // 4,
+        "simulationRun": lambda one: one.batch % 4,
+        **readings(),
+    }
+    result = init(written(tmp_path / "j.csv", columns, by_turns), tmp_path)
+    assert isinstance(result.exception, SourceError), result.output
+    assert "or add an id to each row that no other sequence has" in str(result.exception)
+
+
 def test_a_time_that_no_rule_reads_is_quoted(tmp_path: Path) -> None:
     columns = named(time=lambda one: f"W9 day {one.at}")
     result = init(written(tmp_path / "j.csv", columns, samples()), tmp_path)

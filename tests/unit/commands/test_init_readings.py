@@ -387,3 +387,21 @@ def test_each_channel_of_a_long_form_has_its_unit(tmp_path: Path) -> None:
 
 def init_rows(folder: Path, rows: list[dict[str, Any]]) -> tuple[Settings, str, Counters, list[FinishedSequence]]:
     return init(folder, "sample.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def test_an_exponent_is_no_unit(tmp_path: Path) -> None:
+    text = "batch,time,Temp (°C)\n" + "".join(f"{one},{at},{temp:.4E}\n" for one, at, temp, _ in cells())
+    settings, _, _, sequences = init(tmp_path, "day.csv", text)
+    assert settings.channels[0].unit == "°C"
+    assert finite(sequences) == [90]
+
+
+def test_the_unit_of_a_channel_in_a_field_beside_it_is_its_unit(tmp_path: Path) -> None:
+    lines = [
+        {"batch": one, "time": at, "temp": {"val": temp, "unit": "°C"}, "press": press, "press_unit": "bar"}
+        for one, at, temp, press in cells()
+    ]
+    settings, printed, _, _ = init(tmp_path, "day.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert [(channel.name, channel.unit) for channel in settings.channels] == [("temp", "°C"), ("press", "bar")]
+    assert "left out" not in printed
+    assert settings.decode.default_stream is not None

@@ -13,7 +13,7 @@ from streamad.settings.numerals import Numerals
 
 _WITH_UNIT = re.compile(
     r"\s*([+-]?[0-9](?:[0-9.,'\u2019 \u00a0\u202f]*[0-9.])?(?:[eE][+-]?[0-9]{1,4})?)"
-    r"(\s*)((?:[^\W\d_]|[°%‰])\S{0,15})\s*"
+    r"(\s*)(?![eE][+-]?[0-9])((?:[^\W\d_]|[°%‰])\S{0,15})\s*"
 )
 _NEARLY_ALL = 0.9
 _USUAL = Numerals()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from streamad.commands.init.facts.columns import Column
 from streamad.commands.init.facts.units import with_unit
-from streamad.commands.init.facts.words import BAD_FLAG, END, FLAG, LABEL, QUALITY, VALUE, hints, without_unit
+from streamad.commands.init.facts.words import BAD_FLAG, END, FLAG, LABEL, QUALITY, UNIT, VALUE, hints, without_unit
 from streamad.settings.decode import is_numeral
 from streamad.settings.numerals import MISSING_WORDS
 
@@ -24,6 +24,7 @@ _FILLS = frozenset({-32768.0, 32767.0, 65535.0, 2147483647.0, -2147483648.0, 1e2
 _NINES = re.compile(r"-?9{3,}(\.(0|9+|25))?")
 # Numbers with other marks than the sample's: they are no word for "missing", and stay unreadable values.
 _NUMERAL_LIKE = re.compile(r"[+-]?[0-9][0-9.,' ]*")
+_UNIT = re.compile(r"(?!\w+[ _-]?[0-9]+$).{1,16}")
 _FLOAT32_END = 3.4e38
 _SURELY_GOOD = frozenset({"192", "good"})
 _GOOD = _SURELY_GOOD | {"ok", "gut", "valid", "g"}
@@ -113,17 +114,34 @@ def own_qualities(columns: Mapping[str, Column], channels: Sequence[str]) -> dic
 
     TI-101_Q of TI-101, TI.ok of TI.value: a text or number, or a flag that is true (or false, as TI_bad) for good.
     """
-    by_base = {_bare(_base(path, VALUE)): path for path in channels} | {_bare(path): path for path in channels}
     found = {}
-    for path, column in columns.items():
-        beside = _base(path, QUALITY | FLAG | BAD_FLAG)
-        base = _bare(beside)
-        if beside == path or by_base.get(base, path) == path:
-            continue
-        quality = _quality(column, hints(path)) or _flag(column, hints(path))
+    for path, channel in _beside(columns, channels, QUALITY | FLAG | BAD_FLAG):
+        quality = _quality(columns[path], hints(path)) or _flag(columns[path], hints(path))
         if quality is not None:
-            found[by_base[base]] = quality
+            found[channel] = quality
     return found
+
+
+def own_units(columns: Mapping[str, Column], channels: Sequence[str]) -> dict[str, Column]:
+    """Return the field of each channel that holds its unit in all messages, by channel.
+
+    TI.unit of TI.value, temp_unit of temp; a press_unit that is P1 names a machine.
+    """
+    pairs = [(columns[path], channel) for path, channel in _beside(columns, channels, UNIT)]
+    return {
+        channel: column
+        for column, channel in pairs
+        if len(column.counts) == 1 and not column.is_numeric and _UNIT.fullmatch(column.texts[0])
+    }
+
+
+def _beside(columns: Iterable[str], channels: Sequence[str], words: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield the fields whose names are those of channels with a last word of ``words``, and the channels."""
+    by_base = {_bare(_base(path, VALUE)): path for path in channels} | {_bare(path): path for path in channels}
+    for path in columns:
+        beside = _base(path, words)
+        if beside != path and by_base.get(_bare(beside), path) != path:
+            yield path, by_base[_bare(beside)]
 
 
 def _flag(column: Column, words: frozenset[str]) -> QualityField | None:
