@@ -162,7 +162,10 @@ def _nothing_found(path: Path, given: Path, options: FileOptions) -> str:
         if (deeper := deeper_recordings(path, options)) is not None:
             pattern = shlex.quote(f"{glob.escape(str(path))}/{deeper.pattern}")
             return f"{path}: no recordings in this folder itself, but {deeper.n_files} lie deeper: write {pattern}"
-        return f"{path}: no recordings in this folder (looked for {endings}); put some there or give the option format"
+        return (
+            f"{path}: no recordings in this folder (looked for {endings}); put some there, or "
+            "write ?format=csv behind the name if all its files are CSV"
+        )
     if any(mark in str(path) for mark in "*?["):
         return f"{path}: no file matches this pattern; check the path{base}"
     return f"{path}: no such file or folder; check the path{base}"

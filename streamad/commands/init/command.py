@@ -125,10 +125,9 @@ def _find(
         layout.notes.append(f"{raw.layout.why}: if that is wrong, set source.options.header")
     if layout.as_text:
         options["text"] = _text_columns(raw, layout)
-    stem = _stem(url)
-    stream = plain_name(name or stem, "plant")
+    name = plain_name(name or _stem(url) or home.name, "plant")
     bar.show(f"measuring the sequences of {raw.n_records} records")
-    settings = trial_settings(layout, url, options, stream, None)
+    settings = trial_settings(layout, url, options, name, None)
     raw.check_readable(settings)
     if (named_by_files := read_file_ids(url, home, raw, layout, settings)) is not None:
         raw = named_by_files
@@ -137,25 +136,24 @@ def _find(
         raw, why = joined
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
-    settings = trial_settings(layout, url, options, stream, None)
+    settings = trial_settings(layout, url, options, name, None)
     pauses = without_set_back(layout, find_pauses(raw, settings))
     if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
         raw = in_order
         options["sort"] = True
-        pauses = find_pauses(raw, trial_settings(layout, url, options, stream, None))
+        pauses = find_pauses(raw, trial_settings(layout, url, options, name, None))
     note_holding(layout, raw, settings)
     is_marked = layout.end or layout.words is not None or layout.state is not None
     if pauses.gap_us is None and not is_marked and not layout.has_ids and not layout.restarts:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
-    rhythm, losses, recurring = measure(raw, trial_settings(layout, url, options, stream, pauses))
+    rhythm, losses, recurring = measure(raw, trial_settings(layout, url, options, name, pauses))
     if layout.remedy is None and (recurring.pause_us or 0) > LONGEST_STEP * pauses.period_us:
         layout.remedy = f"{recurring.text}: write the config with --force; {recurring.advice}"
     labels = recordings.labels() if raw.native and isinstance(recordings, LabelledSource) else {}
     written = _relative(url, home)
     text = config_text(
         layout,
-        name=stream if name or stem.lower() not in _ANY_SAMPLE else plain_name(home.name, stream),
-        stream=stream,
+        name=name,
         sample=sample,
         url=written,
         options=options,
@@ -168,8 +166,10 @@ def _find(
 
 
 def _stem(url: str) -> str:
-    """Return the sample's name without its endings."""
-    return Path(os.path.normpath(split_url(url)[1])).name.split(".")[0]
+    """Return the sample's name without its endings; an empty text if it tells nothing of the plant."""
+    path = os.path.normpath(split_url(url)[1])
+    stem = Path(path).name.split(".")[0]
+    return "" if stem.lower() in _ANY_SAMPLE or any(mark in path for mark in "*?[") else stem
 
 
 def _set_zone(layout: Layout, zone: str | None, *, native: bool) -> None:

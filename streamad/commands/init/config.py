@@ -158,7 +158,6 @@ def config_text(
     layout: Layout,
     *,
     name: str,
-    stream: str,
     sample: str,
     url: str,
     options: Mapping[str, Any],
@@ -167,14 +166,14 @@ def config_text(
     pauses: Pauses,
     rhythm: Rhythm | None,
 ) -> str:
-    """Return the commented config; ``stream`` is the stream's name if no field names it."""
+    """Return the commented config; ``name`` is also that of the stream if no field names it."""
     head = [f"Written by streamad init from {sample}; read it through: guesses are marked."]
     head += ["Then: streamad check, streamad train, streamad run. Every key: docs/guide/config.md."]
     left = [f"Left out: {path} ({why})." for path, why in layout.left_out]
     notes = [f"Note: {note}." for note in layout.notes]
     sections = (
         _source(url, options, native),
-        _decode(layout, stream, native),
+        _decode(layout, name, native),
         _sequences(layout, pauses, rhythm),
         _window(rhythm),
         *judging_sections(_recordings(url, classes)),

@@ -374,12 +374,14 @@ def test_an_existing_config_is_kept_without_force(tmp_path: Path) -> None:
 
 
 def test_a_sample_whose_name_tells_nothing_of_the_plant_is_named_after_the_folder(tmp_path: Path) -> None:
-    for sample, expected in (("train.jsonl", "press_4"), ("mill.jsonl", "mill")):
+    for sample, expected in (("train.jsonl", "press_4"), ("mill.jsonl", "mill"), ("*.jsonl", "press_4")):
         folder = tmp_path / sample.removesuffix(".jsonl") / "press 4"
         folder.mkdir(parents=True)
         messages = [{"batch": f"b{b}", "time": T0 + 100 * b + i, "x": i % 7} for b in range(4) for i in range(30)]
-        said = init(jsonl(folder / sample, messages)).stdout
-        assert load_plant(folder / "plant.yaml").settings.name == expected
+        jsonl(folder / sample.replace("*", "day"), messages)
+        said = init(folder / sample).stdout
+        settings = load_plant(folder / "plant.yaml").settings
+        assert (settings.name, settings.decode.default_stream) == (expected, expected)
         assert f"set source.url to the data to judge, and model.recordings to the sample: {sample}\n" in said
 
 

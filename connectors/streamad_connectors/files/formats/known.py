@@ -18,6 +18,7 @@ from streamad_connectors.files.formats.csv_files.layout import layout_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import Reader
 
+_HEAD_BYTES = 64
 _OF_SEQUENCES = ("split", "classes", "period", "pause", "start", "stream")
 
 
@@ -137,10 +138,21 @@ def format_of(path: Path, options: FileOptions) -> Format:
     found = format_by_ending(path)
     if found is None:
         raise SourceError(
-            f"{path}: the file's ending names no known format ({' '.join(ENDINGS)}, some with .gz); "
-            "give the option format, for example ?format=jsonl"
+            f"{path}: the file's ending names no known format ({' '.join(ENDINGS)}, some with .gz); give the option "
+            f"format: write ?format={_looks_like(path)} behind the name, if that is what it is"
         )
     return found
+
+
+def _looks_like(path: Path) -> str:
+    """Return the name of the format that a file begins like."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
+    except OSError:  # reading it says why
+        head = b""
+    starts = {b"{": "jsonl", b"PAR1": "parquet", b"PK": "npz"}
+    return next((name for start, name in starts.items() if head.startswith(start)), "csv")
 
 
 def options_without_use(options: FileOptions, formats: Iterable[Format]) -> dict[str, list[str]]:

@@ -50,10 +50,10 @@ async def test_a_partition_outside_the_folder_has_its_absolute_path(tmp_path: Pa
 async def test_the_format_can_be_given(tmp_path: Path) -> None:
     write(tmp_path / "log.txt", "{}", "{}")
     assert len(await read_one("log.txt?format=ndjson", tmp_path)) == 2
-    with pytest.raises(
-        SourceError, match=r"log\.txt: the file's ending names no known format .* give the option format"
-    ):
-        await read("log.txt", tmp_path)
+    write(tmp_path / "table.txt", "a;b", "1;2")
+    for name, found in (("log.txt", "jsonl"), ("table.txt", "csv")):
+        with pytest.raises(SourceError, match=rf"{name}: the file's ending names no .* write \?format={found} behind"):
+            await read(name, tmp_path)
 
 
 async def test_a_grown_file_and_a_new_file_are_continued(tmp_path: Path) -> None:
