@@ -108,8 +108,7 @@ def find_layout(
     key = _key_of(found, columns)
     words, ids = _words_and_ids(rest, rows, key, notes, is_per_channel=channel is not None)
     has_ids = bool(ids.sequence) or len(np.unique(places)) > 1
-    if time.row_period_us is not None and not has_ids:
-        raise SourceError(_ROWS_ALONE if row_period_us is not None else f"{no_time(list(columns.values()))}; {_OR_IDS}")
+    _refuse_rows_alone(time, columns, has_ids=has_ids, is_asked=row_period_us is not None)
     if key is not None and ids.stream == KEY:
         columns[KEY] = key
     layout = Layout(
@@ -133,10 +132,9 @@ def find_layout(
         add_channels_of(layout, channel, value, roles.units, columns.get(ids.stream or ""))
     else:
         layout.remedy = _remedy_for_shared_times(rows, groups.sequences, rest, time, has_ids=has_ids)
-        units_of = {path: column.texts[0] for path, column in roles.own_units.items()}
-        units_of |= {path: column.unit for path, column in columns.items() if column.unit}
+        units = {path: column.texts[0] for path, column in roles.own_units.items()} | _stated_units(columns)
         add_columns(
-            layout, rest, messages, rows=rows, groups=groups, times=times, units=units_of, qualities=roles.qualities
+            layout, rest, messages, rows=rows, groups=groups, times=times, units=units, qualities=roles.qualities
         )
     note_readings(layout)
     if not layout.channels:
@@ -235,6 +233,10 @@ def _columns(messages: Sequence[Mapping[str, Any]], sample: RawSample) -> tuple[
     for path, column in columns.items():
         column.marks, column.unit = marks, stated.get(path, "")
     return columns, marks, why
+
+
+def _stated_units(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {path: column.unit for path, column in columns.items() if column.unit}
 
 
 def _nothing_numeric(layout: Layout, columns: Mapping[str, Column], sample: RawSample) -> str:
@@ -347,6 +349,12 @@ def _without_time(
         "no field holds a time: rows count as one a second, in the order of the file (decode.time: row); if another "
         "time lies between them, set decode.row_period",
     )
+
+
+def _refuse_rows_alone(time: TimeField, columns: Mapping[str, Column], *, has_ids: bool, is_asked: bool) -> None:
+    """Raise SourceError if rows are the time, also if the user asked for that, and nothing tells sequences apart."""
+    if time.row_period_us is not None and not has_ids:
+        raise SourceError(_ROWS_ALONE if is_asked else f"{no_time(list(columns.values()))}; {_OR_IDS}")
 
 
 def _refuse_own_times(columns: Mapping[str, Column], times: Sequence[TimeField]) -> None:
