@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.notify.hook import SECRET, Conduct, Hook, listening
 from tests.support.notify.plant import receiver
-from tests.support.prometheus import free_port
+from tests.support.ports import free_port
 
 SCRAPE_S = 0.2
 SCRAPE_LIMIT_S = 1.0

@@ -38,7 +38,8 @@ from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker, spawn
 from tests.support.learning.store import LearningPlant
-from tests.support.prometheus import Alerts, free_port, prometheus, until_ready
+from tests.support.ports import free_port
+from tests.support.prometheus import Alerts, prometheus, until_ready
 from tests.support.runtime.pipeline import CHANNELS, L, line
 
 LIMIT_S = 240.0

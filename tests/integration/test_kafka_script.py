@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.broker import SCRIPT, create_topics, free_ports, produce, read_committed, scratch_folder
+from tests.support.kafka.broker import SCRIPT, create_topics, produce, read_committed, scratch_folder
+from tests.support.ports import free_ports
 
 # Stands in for Maven: notes the call, and puts one file, then another, where the jars belong.
 MAVEN = """#!/bin/bash

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-import socket
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.support.notify.hook import SECRET
+from tests.support.ports import free_port
 from tests.support.runtime.cli import CliPlant, started, streamad, until_line
 from tests.support.runtime.judged_plant import judged_plant
 
@@ -22,11 +22,6 @@ def block(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_the_first_run_works_as_written(

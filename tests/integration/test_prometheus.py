@@ -13,7 +13,8 @@ import yaml
 
 from streamad.settings.fields import parse_duration_us
 from streamad.settings.plant_yaml import RunSettings
-from tests.support.prometheus import RULES, free_port, message, prometheus, tool, until_ready, wait_for
+from tests.support.ports import free_port
+from tests.support.prometheus import RULES, message, prometheus, tool, until_ready, wait_for
 from tests.support.runtime.cli import CliPlant, started
 from tests.support.web.run import FOLLOWED, append
 

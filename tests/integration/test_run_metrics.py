@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.ports import free_port
 from tests.support.runtime.cli import NEAREST, CliPlant, started, streamad
 from tests.support.web.run import append, recorded, write_live_config
 
@@ -23,22 +24,6 @@ MODEL = NEAREST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "operating.md"
 LIMIT_S = 60.0
-
-
-def free_ports(n: int) -> int:
-    """Return the first of ``n`` ports in a row that are free now."""
-    for base in range(20_000, 30_000, n):
-        sockets = [socket.socket() for _ in range(n)]
-        try:
-            for number, one in enumerate(sockets):
-                one.bind(("127.0.0.1", base + number))
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-        return base
-    raise AssertionError("no free ports")
 
 
 def asked(url: str, is_right: Callable[[str], bool] = bool) -> str:
@@ -58,7 +43,7 @@ def test_the_first_run_of_the_page_works_as_written(plant: CliPlant) -> None:
     (config,) = re.findall(r"```yaml\n# plant.yaml\n(.*?)```", text, re.DOTALL)
     urls = dict(re.findall(r"curl (http://127.0.0.1:9464/\w+) +# (.*)", text))
     assert len(urls) == 2
-    port = free_ports(1)
+    port = free_port()
     given = yaml.safe_load(config.replace("9464", str(port)))
     write_live_config(plant, **given)
     append(plant, recorded(plant))
@@ -72,7 +57,7 @@ def test_the_first_run_of_the_page_works_as_written(plant: CliPlant) -> None:
 
 
 def test_a_learner_that_no_run_has_started_serves_its_own(plant: CliPlant) -> None:
-    port = free_ports(1)
+    port = free_port()
     learning = {"process": "elsewhere", "first_training": 500}
     write_live_config(plant, learning=learning, metrics={"listen": f"127.0.0.1:{port}"}, run={"checkpoint": None})
     windows = plant.folder / "out" / "windows.jsonl"
@@ -98,7 +83,7 @@ def test_a_port_in_use_ends_the_run_in_one_line(plant: CliPlant) -> None:
 
 
 def test_scrapes_amid_the_stop_hold_nothing_up(plant: CliPlant) -> None:
-    port = free_ports(1)
+    port = free_port()
     write_live_config(plant, metrics={"listen": f"127.0.0.1:{port}"})
     append(plant, recorded(plant))
     with started("run", "--quiet", cwd=plant.folder) as process:

@@ -23,8 +23,9 @@ from streamad.system.clock import SystemClock
 from streamad_connectors.kafka.client.options import Client
 from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.writing.claims_topic import ClaimsTopic
-from tests.support.kafka.broker import Broker, free_ports, running, set_right
+from tests.support.kafka.broker import Broker, running, set_right
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
+from tests.support.ports import free_ports
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"

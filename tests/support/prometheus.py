@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,6 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from tests.support.ports import free_port
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "streamad.rules.yml"
 LIMIT_S = 120.0
@@ -32,12 +33,6 @@ def tool(name: str) -> str:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI must test the rules: install {name} (Debian's package prometheus)", pytrace=False)
     pytest.skip(f"needs {name}")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def shortened(rules: str) -> str:

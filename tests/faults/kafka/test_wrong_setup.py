@@ -13,10 +13,11 @@ import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 
 from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED
-from tests.support.kafka.broker import Broker, admin_of, configure, create_topics, free_ports, running
+from tests.support.kafka.broker import Broker, admin_of, configure, create_topics, running
 from tests.support.kafka.faults import KafkaPlants, finish, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 
@@ -158,7 +159,7 @@ async def test_an_unreachable_broker_is_reported_within_the_request_time_out(
     kafka: Broker, plants: KafkaPlants
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=1)
-    plant.bootstrap = f"127.0.0.1:{free_ports(1)[0]}"
+    plant.bootstrap = f"127.0.0.1:{free_port()}"
     plant.write_config()
     started_s = time.monotonic()
     line = await last_line(plant.start())
@@ -187,7 +188,7 @@ async def test_a_broker_that_accepts_connections_and_never_answers_is_reported_i
 @pytest.fixture
 def login_broker(kafka_jars: Path) -> Iterator[tuple[Broker, str]]:
     """A broker, and where on it user "worker" logs in with PLAIN."""
-    login_port = free_ports(1)[0]
+    login_port = free_port()
 
     def with_login(folder: Path) -> Broker:
         broker = Broker(folder / "kafka")

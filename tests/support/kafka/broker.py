@@ -12,7 +12,6 @@ import asyncio
 import atexit
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -37,7 +36,7 @@ from aiokafka.errors import NodeNotReadyError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest
 from aiokafka.structs import RecordMetadata
 
-from streamad.system.locks import lock_open_file
+from tests.support.ports import free_ports
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "kafka"
 START_S = 60.0
@@ -45,9 +44,6 @@ STOP_S = 30.0
 CALL_S = 30.0
 SETTLE_S = 1.0
 ROOMY_BYTES = 2 << 30
-# Below the ports that the kernel gives to clients: one that keeps connecting to a stopped broker could otherwise be
-# given the broker's own port as its sender's, and talk to itself.
-PORTS = range(20_000, 32_000)
 
 # Becomes the broker: asks for SIGKILL when the thread that started it ends (1 = PR_SET_PDEATHSIG; kept across exec),
 # and ends itself where that was over before it asked. Not a preexec_fn: that runs Python in the fork of a process with
@@ -220,31 +216,6 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 def _kill_all() -> None:
     for broker in list(_running):
         broker.kill()
-
-
-def free_ports(n: int) -> list[int]:
-    """Return ports on which nothing listens now; no other test process gets them while this one lives.
-
-    A broker takes seconds to listen: without the locks two that start at the same time could be given one port.
-    """
-    ports: list[int] = []
-    while len(ports) < n:
-        port = PORTS.start + secrets.randbelow(len(PORTS))
-        if _is_ours(port):
-            with socket.socket() as trial, contextlib.suppress(OSError):
-                trial.bind(("127.0.0.1", port))
-                ports.append(port)
-    return ports
-
-
-def _is_ours(port: int) -> bool:
-    folder = Path(tempfile.gettempdir(), "streamad-test-ports")
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    if lock_open_file(descriptor):
-        return True  # until this process ends
-    os.close(descriptor)
-    return False
 
 
 def _answers(port: int) -> bool:

@@ -32,7 +32,7 @@ from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.faults import CHANNELS
 from streamad.system.clock import SystemClock
-from tests.support.prometheus import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
