@@ -15,6 +15,7 @@ import yaml
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.runtime.cli import started
+from tests.support.waiting import LIMIT_S
 from tests.support.web.browser import LIMIT_MS, Visitor
 from tests.support.web.run import FOLLOWED, ROLES, link_of
 from tests.support.web.site import copied, served
@@ -22,7 +23,7 @@ from tests.support.web.site import copied, served
 expect.set_options(timeout=LIMIT_MS)
 
 
-def until(found: Callable[[], Any], limit_s: float = 60.0) -> Any:
+def until(found: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
     """Return what ``found`` returns once it is true."""
     end = time.monotonic() + limit_s
     while not (value := found()):
@@ -91,7 +92,7 @@ def test_an_alert_of_a_running_monitor_appears_and_is_judged_by_keyboard(
         visitor.assert_clean()
         visitor.context.close()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0, said
 
 

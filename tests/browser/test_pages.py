@@ -74,8 +74,8 @@ def link(judged: Path, tmp_path_factory: pytest.TempPathFactory, browser: Browse
     n_read = len((folder / "out" / "verdicts.jsonl").read_text().splitlines())
     with served(folder) as opened:
         reader = Visitor(browser, opened)
-        expect(reader.page.locator("a:has(> rect.bar)")).to_have_count(n_read, timeout=60_000)
-        expect(reader.page.get_by_text("reasons follow")).to_have_count(0, timeout=60_000)
+        expect(reader.page.locator("a:has(> rect.bar)")).to_have_count(n_read)
+        expect(reader.page.get_by_text("reasons follow")).to_have_count(0)
         reader.context.close()
         yield opened
 

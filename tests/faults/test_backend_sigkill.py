@@ -74,7 +74,7 @@ def test_killed_and_started_again_nothing_is_lost_or_repeated(
         wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 7))
         time.sleep(rng.random() * 0.008)  # anywhere between two commits
         process.kill()
-        process.join(10)
+        process.join(LIMIT_S)
         assert process.exitcode == -signal.SIGKILL
     found = run_to_the_end(start, plant, backend)
     for role, lines in expected.items():

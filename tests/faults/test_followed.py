@@ -23,8 +23,7 @@ from tests.support.forks import fork_server_context, forked
 from tests.support.runtime import child
 from tests.support.runtime.pipeline import line, messy_recordings, outputs, settings_of, until
 from tests.support.runtime.recordings import committed, run_recordings, write_recording
-
-LIMIT_S = 60.0
+from tests.support.waiting import LIMIT_S
 
 
 class Log:
@@ -169,7 +168,7 @@ def test_killed_while_the_log_grows_and_rotates_nothing_is_lost_or_repeated(tmp_
             commits_or_little_time(process, folder, child.commits(folder) + 1)
         time.sleep(rng.random() * 0.008)  # anywhere between two commits
         process.kill()
-        process.join(10)
+        process.join(LIMIT_S)
         assert process.exitcode == -signal.SIGKILL
         killed_after.append(child.commits(folder))
         log.write(left)  # also while nobody reads

@@ -23,11 +23,11 @@ from streamad.messages import SHARES
 from tests.support.kafka.workers import Worker
 from tests.support.learning.scenario import Scenario
 from tests.support.learning.store import NAME
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
 
 AT_ONCE = 30
-LIMIT_S = 180.0
 LEARNING: dict[str, Any] = {
     "first_training": 60,
     "min_training": 20,

@@ -15,6 +15,7 @@ import pytest
 from tests.support.notify.hook import Hook, listening
 from tests.support.notify.plant import id_of, notified_plant, receiver, write
 from tests.support.runtime.cli import started
+from tests.support.waiting import LIMIT_S
 
 KILLS = 5
 TOGETHER = 5
@@ -51,14 +52,14 @@ def test_no_alert_is_lost_and_each_is_repeated_at_most_once_for_each_kill(
             for _ in range(KILLS):
                 with started("notify", cwd=tmp_path):
                     time.sleep(rng.uniform(1.2, 4.0))  # the block's end kills it
-            writing.join(60)
+            writing.join(LIMIT_S)
             lasts = [len(hook.alert_ids) for hook in hooks]
             with started("notify", cwd=tmp_path):
                 for hook in hooks:
-                    hook.wait(lambda hook: _n_missing(hook, alerts) <= _n_counted_alone(hook), 60)
+                    hook.wait(lambda hook: _n_missing(hook, alerts) <= _n_counted_alone(hook))
         finally:
             stop.set()
-            writing.join(60)
+            writing.join(LIMIT_S)
     for hook, last in zip(hooks, lasts, strict=True):
         assert max(Counter(hook.alert_ids).values()) <= KILLS + 1
         # The first one may be of the process that was killed: the hook reads what is on its way after the kill.

@@ -16,10 +16,10 @@ from streamad.types import from_us
 from tests.support.forks import fork_server_context, forked
 from tests.support.runtime import child
 from tests.support.runtime.pipeline import START_US, messy_recordings, outputs
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
-LIMIT_S = 60.0
 KILLS = 24
 
 
@@ -60,7 +60,7 @@ def test_killed_at_random_moments_and_started_again_nothing_is_lost_or_repeated(
         wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 7))
         time.sleep(rng.random() * 0.008)  # anywhere between two commits
         process.kill()
-        process.join(10)
+        process.join(LIMIT_S)
         assert process.exitcode == -signal.SIGKILL
         killed_after.append(child.commits(plant))
     assert len(set(killed_after)) == KILLS, "every life made some progress"
@@ -96,7 +96,7 @@ def test_killed_while_a_table_grows_nothing_is_lost_or_repeated(tmp_path: Path, 
         wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 7))
         time.sleep(rng.random() * 0.008)
         process.kill()
-        process.join(10)
+        process.join(LIMIT_S)
     process = start(child.monitor_by_table, plant)
     process.join(LIMIT_S)
     assert process.exitcode == 0
@@ -107,7 +107,7 @@ def test_killed_while_a_table_grows_nothing_is_lost_or_repeated(tmp_path: Path, 
 
 
 def wait_for_commits(process: ForkServerProcess, folder: Path, number: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while process.is_alive() and child.commits(folder) < number:
         assert time.monotonic() < deadline, "no commit for 30 s"
         time.sleep(0.0005)

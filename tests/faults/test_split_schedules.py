@@ -22,6 +22,7 @@ from streamad.runtime.partition import SPLIT
 from streamad.types import Record
 from tests.support.runtime.pipeline import line, records_of, settings_of
 from tests.support.runtime.schedules import RUN, Broker, Schedule
+from tests.support.waiting import LIMIT_S
 
 STREAMS = ("a", "b")
 SEQUENCES = 12
@@ -73,7 +74,7 @@ async def run(seed: int, *, claimed_first: bool) -> Broker:
     schedule = Schedule(broker, rng, settings, publish_every=30)
     if claimed_first:
         broker.ends = dict.fromkeys(broker.logs, len(STREAMS) + 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             while any(len(broker.claims.living(stream)) < PARTITIONS for stream in STREAMS):
                 await schedule.step()
     n = PARTITIONS * (len(STREAMS) + 1) * (SEQUENCES - 1)

@@ -21,10 +21,10 @@ from streamad.system.saved_progress import read_checkpoint
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.learning.store import NAME, QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, ROLES, L
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
 
-LIMIT_S = 180.0
 AT_ONCE = 30
 LEARNING: dict[str, Any] = {**QUIET, "process": "elsewhere"}
 
@@ -97,7 +97,7 @@ def lives(tmp_path: Path) -> Iterator[Lives]:
 
 
 def test_killed_while_it_swaps(lives: Lives) -> None:
-    lives.configure(options={"batch_ms": 60})  # four sequences at once: a life of 120 takes about two seconds
+    lives.configure(options={"batch_ms": 300})  # four sequences at once: a life of 120 takes nine seconds
     lives.plant.train(0)
     challengers = [lives.plant.train(seed, promote=False) for seed in range(1, 7)]
     for challenger, (count, then) in zip(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runtime.cli import CliPlant, started, until_line
+from tests.support.waiting import LIMIT_S
 
 DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
 
@@ -86,7 +87,7 @@ def test_a_file_that_is_not_there_yet_is_waited_for_with_a_note_in_plain_text(ju
     with started("alerts", "tail", "--url", "later.jsonl", "--limit", "1", "--json", cwd=judged.folder) as process:
         until_line(process, "note: there is no such file yet: waiting for it")
         (judged.folder / "later.jsonl").write_text(alerts_of(judged)[0] + "\n")
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, json.loads(out), err) == (0, json.loads(alerts_of(judged)[0]), "")
 
 
@@ -101,7 +102,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_new_alerts_are_printed(judged: CliP
             file.write(json.dumps(later) + "\n")
         assert json.loads(process.stdout.readline())["sequence"] == "later"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out, err) == (0, "", "following out/alerts.jsonl, Ctrl-C ends\n")
 
 
@@ -166,7 +167,7 @@ def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliP
 def test_the_documented_program_ends_by_ctrl_c_and_its_error_is_one_line(judged: CliPlant, tmp_path: Path) -> None:
     url = "kafka://127.0.0.1:1/alerts?request_timeout=1s"
     with started(url, program=["follow.py"], cwd=tmp_path) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     assert re.fullmatch(r"error: kafka 127.0.0.1:1: no broker can be reached: .*\n", err), err
     path, todo = judged.folder / "out/alerts.jsonl", tmp_path / "todo.txt"
@@ -174,5 +175,5 @@ def test_the_documented_program_ends_by_ctrl_c_and_its_error_is_one_line(judged:
         while not todo.exists() and process.poll() is None:
             time.sleep(0.02)  # another process does the work
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=20) == ("", "")
+        assert process.communicate(timeout=LIMIT_S) == ("", "")
     assert process.returncode == 0

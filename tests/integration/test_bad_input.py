@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.runtime.cli import NEAREST, CliPlant
 from tests.support.runtime.pipeline import START_US
+from tests.support.waiting import LIMIT_S
 
 MODEL = NEAREST
 
@@ -365,7 +366,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_run_leaves_whole_lines_and_the_
         cwd=plant.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 1

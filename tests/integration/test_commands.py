@@ -18,6 +18,7 @@ import pytest
 from streamad.judge.attribution import explain
 from tests.support.runtime.cli import OPTIONS, CliPlant, started, streamad, until_line
 from tests.support.runtime.pipeline import START_US
+from tests.support.waiting import LIMIT_S
 
 
 def labels_of(plant: CliPlant) -> dict[str, bool]:
@@ -50,7 +51,7 @@ def test_the_report_contains_the_durations(plant: CliPlant, command: str) -> Non
     report = plant(command).last_json
     elapsed_s = time.perf_counter() - started
     assert 0 < report["wall_s"] < elapsed_s
-    assert 16 / report["sequences_per_s"] == pytest.approx(report["wall_s"], abs=0.001)
+    assert report["sequences_per_s"] == pytest.approx(16 / report["wall_s"], rel=0.02)
     latency_ms = report["decision_latency_ms"]
     assert set(latency_ms) == {"p50", "p99"}
     assert 0 < latency_ms["p50"] <= latency_ms["p99"] < 1_000 * elapsed_s
@@ -98,14 +99,14 @@ def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_go
     command = ["-v", "run", "--supervised"] if supervised else ["run"]
     verdicts = plant.folder / "out" / "verdicts.jsonl"
     with started(*command, "--quiet", "--json", cwd=plant.folder) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LIMIT_S
         while not (verdicts.exists() and verdicts.stat().st_size) and time.monotonic() < deadline:
             time.sleep(0.005)
         process.send_signal(number)
         if supervised:  # by its supervisor, after whoever stops them all
             until_line(process, "stop requested")
             process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, err
     assert "Traceback" not in err
     first = json.loads(out.splitlines()[-1])["sequences"]
@@ -548,7 +549,7 @@ def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
     plant.write_config(sinks={"alerts": "stdout:"})
     command = f"{sys.executable} -m streamad run --quiet --json | true"
     done = subprocess.run(
-        command, shell=True, cwd=plant.folder, capture_output=True, text=True, timeout=60, check=False
+        command, shell=True, cwd=plant.folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
@@ -559,7 +560,7 @@ def test_an_interrupted_replay_is_marked_as_interrupted(plant: CliPlant) -> None
     with started("--verbose", *arguments, cwd=plant.folder) as process:
         until_line(process, "partition assigned")
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert json.loads(out.splitlines()[-1])["interrupted"] is True
 
@@ -571,7 +572,7 @@ def test_a_full_standard_output_is_one_line(plant: CliPlant) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
             check=False,
         )
     assert done.returncode == 1

@@ -18,9 +18,8 @@ import pytest
 
 from tests.support.environment import make_demo_environment
 from tests.support.scripts import SCRIPTS
+from tests.support.waiting import LIMIT_S
 from tests.support.web.run import is_alive, link_of, needs_proc
-
-_LIMIT_S = 300.0
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def demo(tmp_path: Path, venv: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    limit = threading.Timer(_LIMIT_S, process.terminate)
+    limit = threading.Timer(LIMIT_S, process.terminate)
     limit.start()
     yield process
     limit.cancel()
@@ -69,10 +68,10 @@ def until_shown(link: str, stream: str, process: subprocess.Popen[str]) -> None:
     """Open ``link``, whose token becomes a cookie, and with that the list of streams until it has ``stream``."""
     cookies = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
-    browser.open(link, timeout=30).close()
+    browser.open(link, timeout=LIMIT_S).close()
     assert len(cookies) == 1
     while process.poll() is None:
-        with browser.open(link.partition("?")[0] + "streams", timeout=30) as answer:
+        with browser.open(link.partition("?")[0] + "streams", timeout=LIMIT_S) as answer:
             if stream in answer.read().decode():
                 return
         time.sleep(0.05)
@@ -89,7 +88,7 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     processes = descendants(demo.pid)
     assert len(processes) >= 2, "the run and its page"
     demo.send_signal(signal.SIGINT)
-    said, errors = demo.communicate(timeout=_LIMIT_S)
+    said, errors = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 0, errors
     assert "to end all: Ctrl-C" in said
     assert "whole batches were fed" in said
@@ -103,6 +102,6 @@ def test_sigterm_ends_the_demo_during_its_training(demo: subprocess.Popen[str]) 
     assert any(line.startswith("2/3") for line in demo.stdout)
     processes = descendants(demo.pid)
     demo.send_signal(signal.SIGTERM)
-    demo.communicate(timeout=_LIMIT_S)
+    demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 130
     assert [pid for pid in processes if is_alive(pid)] == []

@@ -17,10 +17,10 @@ from streamad.learn.process.service import PlantLearner
 from streamad.learn.store.inliers import InlierStore
 from tests.support.learning.store import QUIET, LearningPlant
 from tests.support.runtime.cli import started, until_line
+from tests.support.waiting import LIMIT_S
 from tests.unit.learn.process.test_service import record
 
 N_WORDS = 102
-STOP_S = 60
 
 
 def plant_with_feedback(folder: Path) -> LearningPlant:
@@ -101,4 +101,4 @@ def test_no_place_of_feedback_keeps_a_learner_from_its_end(tmp_path: Path, kind:
     with started("learn", cwd=tmp_path) as process:
         until_line(process, event)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_S) == 0
+        assert process.wait(LIMIT_S) == 0

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafka.broker import SCRIPT, jars_or_skip
-
-WAIT_S = 30
+from tests.support.waiting import LIMIT_S
 
 
 def test_the_broker_ends_with_a_test_run_that_is_killed(kafka_jars: Path, tmp_path: Path) -> None:
@@ -41,7 +40,7 @@ input()
         assert is_running == "True"
         assert "kafka.Kafka" in Path(f"/proc/{pid}/cmdline").read_text()
         os.kill(child.pid, signal.SIGKILL)
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + LIMIT_S
     while (command := Path(f"/proc/{pid}/cmdline")).exists() and command.read_text():  # a zombie's is empty
         assert time.monotonic() < deadline, "the broker outlived the test run"
         time.sleep(0.02)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.kafka.broker import SCRIPT, create_topics, produce, read_committed, scratch_folder
 from tests.support.ports import free_ports
+from tests.support.waiting import LIMIT_S
 
 # Stands in for Maven: notes the call, and puts one file, then another, where the jars belong.
 MAVEN = """#!/bin/bash
@@ -34,7 +35,7 @@ def kafka_script(*arguments: str | Path, **environment: str) -> subprocess.Compl
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -161,7 +162,7 @@ def test_jars_are_fetched_once_by_two_at_once(maven: dict[str, str], tmp_path: P
         for _ in range(2)
     ]
     jars = tmp_path / "cache" / "0.1"
-    assert [process.communicate(timeout=60)[0] for process in both] == [f"{jars}\n"] * 2
+    assert [process.communicate(timeout=LIMIT_S)[0] for process in both] == [f"{jars}\n"] * 2
     assert sorted(path.name for path in jars.iterdir()) == ["first.jar", "second.jar"]
     assert (tmp_path / "log").read_text() == "called\n"
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()] == ["0.1"]

@@ -79,7 +79,7 @@ def test_a_stop_ends_the_wait_for_a_learner_that_waits_for_another(plant: Scenar
         run = run_of(plant)
         until(lambda: "another learner works on this store" in run.said() and has_ended(plant))
         run.send(signal.SIGINT)
-        assert run.process.wait(30) == 0, run.said()[-2000:]
+        assert run.process.wait(LIMIT_S) == 0, run.said()[-2000:]
         assert learners_of(plant.folder) == []
     finally:
         other.end()

@@ -21,9 +21,9 @@ from streamad.testing import ListSource
 from streamad.types import PartitionAssigned, PartitionEnded
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.store import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
+from tests.support.waiting import LIMIT_S
 
 AT_ONCE = 20
-SOON_S = 180.0  # a training has only the time that nobody else wants
 LEARNING: dict[str, Any] = {
     **QUIET,
     "first_training": 60,
@@ -41,7 +41,7 @@ def _detector_in_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
 
 
-async def until(is_so: Callable[[], bool], timeout_s: float = SOON_S) -> None:
+async def until(is_so: Callable[[], bool], timeout_s: float = LIMIT_S) -> None:
     """Return when threads and processes have made it so; they get the processor meanwhile."""
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110

@@ -16,6 +16,7 @@ from streamad.settings.plant_yaml import RunSettings
 from tests.support.ports import free_port
 from tests.support.prometheus import RULES, message, prometheus, tool, until_ready, wait_for
 from tests.support.runtime.cli import CliPlant, started
+from tests.support.waiting import LIMIT_S
 from tests.support.web.run import FOLLOWED, append
 
 
@@ -30,7 +31,7 @@ from tests.support.web.run import FOLLOWED, append
 )
 def test_promtool_accepts(words: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [tool("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, timeout=60, check=False
+        [tool("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -75,7 +76,7 @@ def test_the_queries_of_a_dashboard_are_valid_and_its_panels_do_not_overlap(path
     rules = [{"record": f"a:{number}", "expr": expr} for number, expr in enumerate(exprs_of(path))]
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "a", "rules": rules}]}))
     command = [tool("promtool"), "check", "rules", str(tmp_path / "rules.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = [
         (x, y)

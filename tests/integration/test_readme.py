@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.environment import ROOT, make_demo_environment
+from tests.support.waiting import LIMIT_S
 
 TOUR = (ROOT / "README.md").read_text(encoding="utf-8").partition("## A tour")[2].partition("```console\n")[2]
 TYPED = [line.removeprefix("$ ") for line in TOUR.partition("```")[0].splitlines() if line.startswith("$ ")]
@@ -27,7 +28,7 @@ def test_each_line_of_the_tour_works_in_the_environment_of_the_demo(tmp_path: Pa
         fewer = _FEWER if line.startswith("streamad simulate") else ""
         command = f"set -e; . {tmp_path}/.venv/bin/activate; cd {folder}\n{typed.replace(' && ', f'{fewer} && ')}\npwd"
         done = subprocess.run(
-            ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=300, check=False
+            ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), f"{typed}\n{done.stdout}\n{done.stderr}"
         said, _, where = done.stdout.rstrip("\n").rpartition("\n")

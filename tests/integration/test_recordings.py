@@ -16,6 +16,7 @@ from streamad_connectors.files.formats.records import encode_header, encode_reco
 from tests.support.files import file_size_limit
 from tests.support.runtime.cli import CliPlant, Outcome, started
 from tests.support.runtime.pipeline import START_US
+from tests.support.waiting import LIMIT_S
 
 N = 16
 STEP_S = 30  # between the beginnings of two sequences
@@ -167,7 +168,7 @@ def test_ctrl_c_ends_following_with_a_finished_recording(plant: CliPlant) -> Non
             file.write(b"".join(whole[5:9]))
         _wait_for_lines(part, 9)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, err
     assert json.loads(out)["records"] == 8
     assert "stopping: finishing the files" in err
@@ -175,7 +176,7 @@ def test_ctrl_c_ends_following_with_a_finished_recording(plant: CliPlant) -> Non
 
 
 def _wait_for_lines(path: Path, n: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while not (path.exists() and path.read_bytes().count(b"\n") >= n):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -18,19 +18,19 @@ import yaml
 
 from tests.support.ports import free_port
 from tests.support.runtime.cli import NEAREST, CliPlant, started, streamad
+from tests.support.waiting import LIMIT_S
 from tests.support.web.run import append, recorded, write_live_config
 
 MODEL = NEAREST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "operating.md"
-LIMIT_S = 60.0
 
 
 def asked(url: str, is_right: Callable[[str], bool] = bool) -> str:
     """Return what ``url`` answers once it ``is_right``."""
     end = time.monotonic() + LIMIT_S
     while True:
-        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
             text: str = answer.read().decode()
             if is_right(text):
                 return text
@@ -93,7 +93,7 @@ def test_scrapes_amid_the_stop_hold_nothing_up(plant: CliPlant) -> None:
         def scrape() -> None:
             while not stopping.is_set():
                 try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read()
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S).read()
                 except (OSError, http.client.HTTPException):
                     time.sleep(0.01)
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.runtime.cli import NEAREST, CliPlant, started, until_line
+from tests.support.waiting import LIMIT_S
 from tests.support.web.run import (
     append,
     is_alive,
@@ -32,24 +33,22 @@ from tests.support.web.run import (
 
 MODEL = NEAREST
 
-_LIMIT_S = 60.0
-
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_LIMIT_S):
+    async with asyncio.timeout(LIMIT_S):
         while not is_so():  # noqa: ASYNC110 - other processes set no event
             await asyncio.sleep(0.02)
 
 
 def health(link: str) -> Any:
-    with urllib.request.urlopen(link.partition("?")[0] + "health", timeout=20) as answer:
+    with urllib.request.urlopen(link.partition("?")[0] + "health", timeout=LIMIT_S) as answer:
         return json.load(answer)
 
 
 def end(process: subprocess.Popen[str]) -> str:
     """End the run as Ctrl-C does; return the rest of what it said."""
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=_LIMIT_S)
+    _, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, said
     return said
 
@@ -117,7 +116,7 @@ async def test_a_killed_run_takes_its_page_with_it(plant: CliPlant) -> None:
 def test_a_run_that_fails_takes_its_page_with_it(plant: CliPlant) -> None:
     write_live_config(plant, source={"url": "nowhere/*.jsonl"})
     with started("run", "--web", "--quiet", cwd=plant.folder) as process:
-        _, said = process.communicate(timeout=_LIMIT_S)
+        _, said = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 1
     assert [line for line in said.splitlines() if line.startswith("error: ")]
 
@@ -125,7 +124,7 @@ def test_a_run_that_fails_takes_its_page_with_it(plant: CliPlant) -> None:
 def test_a_port_in_use_is_said_and_the_run_goes_on(plant: CliPlant, taken: int) -> None:
     plant.write_config()
     with started("run", "--web", "--port", str(taken), "--quiet", "--json", cwd=plant.folder) as process:
-        written, said = process.communicate(timeout=_LIMIT_S)
+        written, said = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0
     assert json.loads(written)["sequences"] == 16
     assert f"the page cannot listen at 127.0.0.1:{taken}" in said

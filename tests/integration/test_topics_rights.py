@@ -26,6 +26,7 @@ from streamad_connectors.kafka.writing.claims_topic import ClaimsTopic
 from tests.support.kafka.broker import Broker, running, set_right
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 from tests.support.ports import free_ports
+from tests.support.waiting import LIMIT_S
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"
@@ -132,7 +133,7 @@ async def eventually(
     check: Callable[[], Awaitable[list[TopicFinding]]], is_right: Callable[[list[TopicFinding]], bool]
 ) -> list[TopicFinding]:
     """Check until rights that were just granted have reached the broker."""
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + LIMIT_S
     while not is_right(found := await check()) and time.monotonic() < deadline_s:  # noqa: ASYNC110 - only the broker knows
         await asyncio.sleep(0.1)
     return found
@@ -323,7 +324,7 @@ async def test_claims_that_may_not_be_read_or_written_are_one_line_with_the_righ
     await secured.grant(TOPIC, f"{plant.name}.alerts", WRITE)  # a producer needs this right on any topic
     has_news = asyncio.Event()
     readable = ClaimsTopic(state, has_news.set)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while True:
             try:
                 await readable.catch_up()

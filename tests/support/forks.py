@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Final
 
+from tests.support.waiting import LIMIT_S
+
 _PRELOADED: Final = (
     "tests.support.runtime.child",
     "tests.support.kafka.child",
@@ -37,7 +39,7 @@ def forked(context: ForkServerContext) -> Iterator[Callable[..., ForkServerProce
         for process in children:
             if process.is_alive():
                 process.kill()
-            process.join(10)
+            process.join(LIMIT_S)
             process.close()
 
 

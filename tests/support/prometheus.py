@@ -18,9 +18,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import LIMIT_S
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "streamad.rules.yml"
-LIMIT_S = 120.0
 Alerts = set[str]
 _SCRAPED = "timestamp(process_start_time_seconds)"
 
@@ -60,7 +60,7 @@ class Prometheus:
 
     def _get(self, path: str, key: str) -> list[dict[str, Any]]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}", timeout=LIMIT_S) as answer:
                 found: list[dict[str, Any]] = json.load(answer)["data"][key]
         except OSError:
             return []
@@ -117,7 +117,7 @@ def until_ready(port: int, prometheus: Prometheus | None = None) -> None:
 
 def is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=LIMIT_S) as answer:
             return bool(answer.read() == b"ready\n")
     except OSError:
         return False

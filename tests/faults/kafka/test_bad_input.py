@@ -153,7 +153,7 @@ async def test_late_samples_of_a_chunk_too_large_for_one_message_arrive_in_sever
     await feed(plant, [sequence(0, 0), sequence(0, 1), Message(chunk, b"s0", 0, START_MS + 2000), sequence(0, 2)])
     expected = await plant.expected()
     worker = plant.start()
-    await plant.until_judged(expected, 60)
+    await plant.until_judged(expected)
     worker.kill()
 
     assert len(expected["late"]) == 1

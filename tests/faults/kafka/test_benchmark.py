@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import WRONG
+from tests.support.waiting import LIMIT_S
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 BENCHMARK = BENCHMARKS / "faults.py"
@@ -24,7 +25,7 @@ def test_a_few_kills_lose_and_repeat_nothing(more: list[str]) -> None:
         [sys.executable, str(BENCHMARK), *sizes, "--json"],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

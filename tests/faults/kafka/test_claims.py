@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals a
 
 PARTITIONS = 3
 STREAMS = ("r1", "r2", "r3", "r4")
-LIMIT_S = 120.0
 KILLS = 3
 
 
@@ -56,7 +55,7 @@ async def test_no_fragment_is_judged_over_kills_and_rebalances_and_one_event_is_
         counts = await living(plant)
         return all(counts[stream] == PARTITIONS for stream in STREAMS)
 
-    await until_so(plant, all_are_claimed, LIMIT_S)
+    await until_so(plant, all_are_claimed)
     n_sequences = 0
     for _ in range(KILLS):
         for _ in range(4):
@@ -72,12 +71,12 @@ async def test_no_fragment_is_judged_over_kills_and_rebalances_and_one_event_is_
     async def all_is_judged() -> bool:
         return len(await plant.committed("verdicts")) >= expected
 
-    await until_so(plant, all_is_judged, LIMIT_S)
+    await until_so(plant, all_is_judged)
 
     async def all_is_told() -> bool:
         return len(await events(plant)) >= len(STREAMS)
 
-    await until_so(plant, all_is_told, LIMIT_S)
+    await until_so(plant, all_is_told)
     verdicts = await plant.committed("verdicts")
     assert len(verdicts) == len({verdict["verdict_id"] for verdict in verdicts}) == expected
     split = [verdict for verdict in verdicts if verdict["stream"] in STREAMS]
@@ -106,14 +105,14 @@ async def test_foreign_bytes_among_the_claims_are_ignored_with_one_event(kafka: 
     async def all_is_judged() -> bool:
         return len(await plant.committed("verdicts")) >= 5 and bool(await events(plant))
 
-    await until_so(plant, all_is_judged, LIMIT_S)
+    await until_so(plant, all_is_judged)
     await produce(kafka.bootstrap, plant.claims, foreign)
     await plant.feed([Message(line("r2", "q-1", [100.0], end=True), partition=0)])
 
     async def another_is_judged() -> bool:
         return len(await plant.committed("verdicts")) >= 6
 
-    await until_so(plant, another_is_judged, LIMIT_S)
+    await until_so(plant, another_is_judged)
     assert worker.is_running
     assert "unscorable" not in {verdict["decision"] for verdict in await plant.committed("verdicts")}
     (event,) = await events(plant)

@@ -14,7 +14,7 @@ from pathlib import Path
 from aiokafka.admin import NewTopic
 
 from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
-from tests.support.kafka.faults import LIMIT_S, STOP_S, KafkaPlants
+from tests.support.kafka.faults import LIMIT_S, KafkaPlants
 from tests.support.kafka.plant import traffic
 from tests.support.web.run import is_alive, needs_proc
 
@@ -25,10 +25,10 @@ def reader(link: str) -> Callable[[], str]:
     """Open the printed link as a browser does; return what fetches the page Now."""
     jar = http.cookiejar.CookieJar()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
-    opener.open(link, timeout=60).read()
+    opener.open(link, timeout=LIMIT_S).read()
 
     def now() -> str:
-        text: str = opener.open(link.partition("?")[0], timeout=60).read().decode()
+        text: str = opener.open(link.partition("?")[0], timeout=LIMIT_S).read().decode()
         return text
 
     return now
@@ -50,7 +50,7 @@ async def test_one_page_shows_all_workers_and_all_end_together(kafka: Broker, pl
     )
     flow = plant.flow(traffic(41, partitions=4, streams=40, sequences=50), per_s=200)
     run = plant.start("supervisor", "--workers", "2", "--web", static=False, fork=False)
-    await run.until(lambda: "open http://" in run.said(), LIMIT_S)
+    await run.until(lambda: "open http://" in run.said())
     link = re.search(r"open (http://\S+)", run.said())
     assert link is not None
     now = await asyncio.to_thread(reader, link[1])
@@ -66,7 +66,7 @@ async def test_one_page_shows_all_workers_and_all_end_together(kafka: Broker, pl
     assert len(children) == 3  # two workers and the page
     await flow.cut()
     run.send(signal.SIGTERM)
-    assert await run.wait(STOP_S) == 0, run.said()[-3000:]
+    assert await run.wait(LIMIT_S) == 0, run.said()[-3000:]
     assert not any(map(is_alive, children))
     last = {}
     for record in await read_committed(kafka.bootstrap, topic):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import LIMIT_S
+
 BENCHMARK = Path(__file__).resolve().parents[3] / "benchmarks" / "peers.py"
 
 
@@ -26,7 +28,7 @@ def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says
         [sys.executable, str(BENCHMARK), *peers, "--kinds", "single", "--sequences", "64", "--rounds", "1", "--json"],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

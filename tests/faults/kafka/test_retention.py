@@ -16,6 +16,7 @@ from tests.support.kafka.broker import Broker, Message, configure, new_broker, n
 from tests.support.kafka.faults import KafkaPlants, until_so, until_verdicts
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.runtime.pipeline import line
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 
@@ -37,13 +38,13 @@ def whole(number: int, value: float = 1.0) -> Message:
     return now(line("others", f"others-{number}", [100.0 * number + i for i in range(4)], value, end=True))
 
 
-async def until_told(plant: KafkaPlant, topic: str, kind: str, timeout_s: float = 30.0) -> None:
+async def until_told(plant: KafkaPlant, topic: str, kind: str) -> None:
     """Return once an event of this ``kind`` is in the events ``topic``."""
 
     async def is_told() -> bool:
         return kind in [json.loads(record.value)["kind"] for record in await read_committed(plant.bootstrap, topic)]
 
-    await until_so(plant, is_told, timeout_s)
+    await until_so(plant, is_told)
 
 
 async def test_a_sequence_open_past_the_retention_is_reported_and_never_judged_in_part(
@@ -69,7 +70,7 @@ async def test_a_sequence_open_past_the_retention_is_reported_and_never_judged_i
     for number in range(2, 6):
         await asyncio.sleep(0.7)
         await plant.feed([whole(number)])
-    await until_verdicts(plant, 6, 30)
+    await until_verdicts(plant, 6)
     await worker.until(lambda: worker.logged("status")[-1]["commits"] > 5)
     await until_told(plant, events, "low_watermark_old")
     told_s = time.time()
@@ -103,19 +104,19 @@ async def test_a_sequence_open_past_the_retention_is_reported_and_never_judged_i
     assert all(0 < status["latency_p50_ms"] <= status["latency_p99_ms"] < 10_000 for status in latencies)
 
     worker.send(signal.SIGTERM)
-    assert await worker.wait(20) == 0
+    assert await worker.wait(LIMIT_S) == 0
     refused = plant.start()
-    assert await refused.wait(20) == 1
+    assert await refused.wait(LIMIT_S) == 1
     assert "--accept-gap" in refused.said().splitlines()[-1]
     assert "offsets 0 to" in refused.said()
     assert not refused.logged("committed")
 
     accepting = plant.start("w1", "--accept-gap")
     await plant.feed([now(line("open", "open-0", [2.0, 3.0], end=True)), whole(6), whole(7)])
-    await until_verdicts(plant, 9, 30)
-    await until_told(plant, events, "gap_accepted", 10)
+    await until_verdicts(plant, 9)
+    await until_told(plant, events, "gap_accepted")
     accepting.send(signal.SIGTERM)
-    assert await accepting.wait(20) == 0, accepting.said()
+    assert await accepting.wait(LIMIT_S) == 0, accepting.said()
     verdicts = (await plant.outputs())["verdicts"]
     by_name = {verdict["sequence"]: verdict for verdict in verdicts}
     assert len(by_name) == len(verdicts) == 9
@@ -128,9 +129,9 @@ async def test_a_batch_damaged_on_disk_is_reported_and_never_skipped(broker: Bro
     plant = await plants.make(broker.bootstrap, partitions=1, sequences={"allowed_lateness": 0})
     await plant.feed([whole(0)])
     before = plant.start()
-    await until_verdicts(plant, 1, 30)
+    await until_verdicts(plant, 1)
     before.send(signal.SIGTERM)
-    assert await before.wait(20) == 0, before.said()[-3000:]
+    assert await before.wait(LIMIT_S) == 0, before.said()[-3000:]
     await plant.feed([now(b"to be damaged")])
     await plant.feed([whole(1)])
     await asyncio.to_thread(broker.stop)
@@ -140,7 +141,7 @@ async def test_a_batch_damaged_on_disk_is_reported_and_never_skipped(broker: Bro
     log.write_bytes(content.replace(b"to be damaged", b"to be Damaged"))
     await asyncio.to_thread(broker.start)
     worker = plant.start()
-    assert await worker.wait(30) == 1, worker.said()[-3000:]
+    assert await worker.wait(LIMIT_S) == 1, worker.said()[-3000:]
     assert f"records of topic {plant.topic} are damaged" in worker.said().splitlines()[-1]
     assert "Traceback" not in worker.said()
     verdicts = (await plant.outputs())["verdicts"]

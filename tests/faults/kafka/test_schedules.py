@@ -32,10 +32,9 @@ from tests.support.kafka.faults import KafkaPlants
 from tests.support.kafka.plant import ROLES, KafkaPlant, Traffic, traffic
 from tests.support.kafka.source import Pulling, source_of
 from tests.support.runtime.pipeline import line
+from tests.support.waiting import LIMIT_S
 
 N_PARTITIONS = 3
-STOP_S = 15.0
-LIMIT_S = 60.0
 RUN = {"commit_interval": "50ms"}
 OPTIONS = {"heartbeat_interval": "300ms", "request_timeout": "1500ms", "transaction_timeout": "3s"}
 
@@ -92,7 +91,7 @@ class Worker:
 
     async def stop(self) -> None:
         self.pipeline.request_stop()
-        await asyncio.wait_for(self.task, STOP_S)
+        await asyncio.wait_for(self.task, LIMIT_S)
         await self.close()
 
     async def vanish(self) -> None:
@@ -149,7 +148,7 @@ async def test_workers_that_come_and_go_on_a_broker_that_freezes(unstable_kafka:
             await schedule.step()
         await flow.finish()
         expected = await plant.expected()
-        await plant.until_judged(expected, LIMIT_S)
+        await plant.until_judged(expected)
         for worker in schedule.workers:
             worker.check()
             await worker.stop()
@@ -184,7 +183,7 @@ async def test_one_that_fences_before_every_commit_ends_the_run(
 
     monkeypatch.setattr(worker.committer, "restore", watched)
     try:
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(LIMIT_S):
             while not worker.task.done():
                 fenced = asyncio.ensure_future(restored.wait())
                 await asyncio.wait({worker.task, fenced}, return_when=asyncio.FIRST_COMPLETED)

@@ -22,6 +22,7 @@ from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from streamad_connectors.kafka.writing.producer import PartitionProducer
 from tests.support.kafka.broker import Broker, configure, new_broker, unique_name
 from tests.support.kafka.commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
+from tests.support.waiting import IN_TIME_S, LIMIT_S
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +303,7 @@ async def test_who_was_fenced_waits_before_it_fences_in_turn(plant: CommitPlant)
     with pytest.raises(PartitionLost):
         await loser.commit(*steps[0])
     restoring = asyncio.create_task(loser.restore(plant.partition()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         while not clock.n_sleepers:  # noqa: ASYNC110 - only the loser knows
             await asyncio.sleep(0.01)
     await owner.commit(*steps[0])
@@ -360,14 +361,14 @@ async def test_a_broker_that_stays_away_is_given_up() -> None:
         started_s = time.monotonic()
         with pytest.raises(SourceError, match=r"no broker can be reached.*\(tried for 1 s\)"):
             await committer.restore(plant.partition())
-        assert 1 <= time.monotonic() - started_s < 10
+        assert 1 <= time.monotonic() - started_s < IN_TIME_S
         await committer.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_restore_from_a_broker_that_hangs_can_be_cancelled(unstable_kafka: Broker) -> None:
     plant = await make_plant(unstable_kafka.bootstrap)
-    committer = plant.committer()
+    committer = plant.committer(request_timeout="2m")
     unstable_kafka.pause()
     for wait_s in (0.0, 0.05, 0.5):
         restoring = asyncio.create_task(committer.restore(plant.partition()))
@@ -375,6 +376,6 @@ async def test_a_restore_from_a_broker_that_hangs_can_be_cancelled(unstable_kafk
         restoring.cancel()
         started_s = time.monotonic()
         await asyncio.gather(restoring, return_exceptions=True)
-        assert time.monotonic() - started_s < 2
+        assert time.monotonic() - started_s < IN_TIME_S
         assert asyncio.all_tasks() == {asyncio.current_task()}
     await committer.close()

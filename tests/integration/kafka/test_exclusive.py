@@ -27,10 +27,9 @@ from tests.support.kafka.broker import Broker, Message, admin_of, create_topics,
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.learning.store import QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, L
+from tests.support.waiting import LIMIT_S
 from tests.unit.learn.process.test_service import record
 
-LIMIT_S = 90
-STOP_S = 30.0
 N_PARTITIONS = 3
 LEARNING: dict[str, Any] = {**QUIET, "process": "elsewhere", "first_training": 5_000, "max_training": 9_000}
 WAITS = "another reader has the whole topic: waiting"
@@ -106,7 +105,7 @@ async def test_one_reader_has_all_partitions_and_the_next_one_goes_on_where_it_e
     second, third = sorted(waiting, key=lambda reader: len(reader.taken), reverse=True)
     await until(lambda: sorted(second.taken) == [*range(12, 18)])
     assert third.taken == []
-    assert await asyncio.wait_for(second.subscription.taken(), 1) is True
+    assert await asyncio.wait_for(second.subscription.taken(), LIMIT_S) is True
     assert await third.subscription.is_ours() is False
     await third.end()
     await put(kafka, topic, range(18, 20))
@@ -239,12 +238,12 @@ async def test_the_survivor_goes_on_with_all_windows_from_where_the_killed_one_w
     late |= await machines.commit(30)
     await machines.until_done()
     second.send(signal.SIGTERM)
-    assert await second.wait(STOP_S) == 0, second.said()[-3000:]
+    assert await second.wait(LIMIT_S) == 0, second.said()[-3000:]
     last = await machines.commit(10)
     await until(lambda: machines.stored(one) == early | last)
     assert machines.stored(other) == late
     again.send(signal.SIGTERM)
-    assert await again.wait(STOP_S) == 0, again.said()[-3000:]
+    assert await again.wait(LIMIT_S) == 0, again.said()[-3000:]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
@@ -267,12 +266,12 @@ async def test_a_learner_that_was_frozen_while_another_took_over_stores_nothing_
     assert machines.stored("a") == early
 
     other.send(signal.SIGTERM)
-    assert await other.wait(STOP_S) == 0, other.said()[-3000:]
+    assert await other.wait(LIMIT_S) == 0, other.said()[-3000:]
     last = await machines.commit(10)
     await until(lambda: machines.stored("a") == early | last)
     assert machines.stored("b") == late
     frozen.send(signal.SIGTERM)
-    assert await frozen.wait(STOP_S) == 0, frozen.said()[-3000:]
+    assert await frozen.wait(LIMIT_S) == 0, frozen.said()[-3000:]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
@@ -286,7 +285,7 @@ async def test_a_learner_that_waits_makes_no_store_and_can_be_ended(
     waiting = machines.start("b", *arguments)
     await until(lambda: WAITS in waiting.said())
     waiting.send(signal.SIGTERM)
-    assert await waiting.wait(STOP_S) == 0, waiting.said()[-3000:]
+    assert await waiting.wait(LIMIT_S) == 0, waiting.said()[-3000:]
     assert not machines.database("b").exists()
     first.send(signal.SIGTERM)
-    assert await first.wait(STOP_S) == 0, first.said()[-3000:]
+    assert await first.wait(LIMIT_S) == 0, first.said()[-3000:]

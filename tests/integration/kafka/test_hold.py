@@ -13,9 +13,8 @@ import pytest
 from streamad.plugins import ConnectorContext, connect_subscription
 from streamad.ports import HoldingSubscription, StoredMessage
 from streamad.testing import ManualClock
-from tests.support.kafka.broker import Broker, Message, new_topic, produce, unique_name
-
-LIMIT_S = 30
+from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, unique_name
+from tests.support.waiting import LIMIT_S
 
 
 class Reader:
@@ -59,6 +58,16 @@ async def test_what_is_not_released_comes_again_and_nothing_else(kafka: Broker) 
     await last.end()
 
 
+async def until_shared(broker: Broker, group: str) -> None:
+    """Return once the group has two members and has ended its rebalance."""
+    async with asyncio.timeout(LIMIT_S), admin_of(broker.bootstrap) as admin:
+        state, members = "", []
+        while state != "Stable" or len(members) < 2:
+            await asyncio.sleep(0.05)
+            (described,) = await admin.describe_consumer_groups([group])
+            _, _, state, _, _, members, *_ = described.groups[0]
+
+
 @pytest.mark.parametrize("released", [0, 2])
 async def test_a_rebalance_yields_no_message_again_that_is_held_and_loses_none(kafka: Broker, released: int) -> None:
     topic, group = await new_topic(kafka, 1), unique_name("group")
@@ -69,7 +78,7 @@ async def test_a_rebalance_yields_no_message_again_that_is_held_and_loses_none(k
     other = Reader(kafka, topic, group)
     joining = asyncio.ensure_future(other.read(1))
     next_one = asyncio.ensure_future(reader.read(1))
-    await asyncio.wait([joining], timeout=5)  # the group rebalances; the only partition goes to one of both
+    await until_shared(kafka, group)  # the only partition goes to one of both
     await put(kafka, topic, 3)
     await asyncio.wait([joining, next_one], timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
     if next_one.done():

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from streamad.cli import app
 from streamad.settings.plant_yaml import load_settings
 from tests.support.kafka.broker import Broker, Message, new_topic, produce
+from tests.support.waiting import LIMIT_S
 
 T0 = 1_772_352_930
 
@@ -33,7 +34,7 @@ async def test_a_topic_is_read_to_its_end_and_its_keys_name_the_streams(kafka: B
     await produce(kafka.bootstrap, topic, messages())
     config = tmp_path / "plant.yaml"
     command = ["init", f"kafka://{kafka.bootstrap}/{topic}", "--out", str(config), "--name", "plant"]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert result.exit_code == 0, result.output or result.exception
     assert "sample       240 records" in result.stdout
@@ -47,7 +48,7 @@ async def test_a_topic_is_read_to_its_end_and_its_keys_name_the_streams(kafka: B
 async def test_an_empty_topic_is_one_line(kafka: Broker, tmp_path: Path) -> None:
     topic = await new_topic(kafka, 2)
     command = ["init", f"kafka://{kafka.bootstrap}/{topic}", "--out", str(tmp_path / "plant.yaml")]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert result.exit_code != 0
     assert "it holds no record" in str(result.exception)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from tests.support.kafka.broker import Broker, Message, new_topic, produce
 from tests.support.runtime.pipeline import CHANNELS, line
+from tests.support.waiting import LIMIT_S
 
 ADVICE = "let the producer send the stream as message key, such as producer.send(TOPIC, key=STREAM, value=MESSAGE)"
 
@@ -30,7 +31,7 @@ def messages(*, spread: bool, keys: bool) -> list[Message]:
 
 
 async def invoked(*arguments: str) -> Result:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         return await asyncio.to_thread(CliRunner().invoke, app, arguments)
 
 

@@ -16,7 +16,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
 from streamad.messages import SHARES
-from tests.integration.kafka.test_learning_workers import LEARNING, STOP_S, messages, of, until
+from tests.integration.kafka.test_learning_workers import LEARNING, LIMIT_S, messages, of, until
 from tests.support.kafka.broker import Broker, admin_of, create_topics
 from tests.support.kafka.faults import KafkaPlants
 from tests.support.kafka.plant import KafkaPlant
@@ -97,7 +97,7 @@ async def test_workers_and_learner_killed_beside_each_other(plant: KafkaPlant, t
     await until(plant, both_serve)
     for process in (*workers, learner):
         process.send(signal.SIGTERM)
-    assert [await process.wait(STOP_S) for process in (*workers, learner)] == [0, 0, 0], learner.said()[-3000:]
+    assert [await process.wait(LIMIT_S) for process in (*workers, learner)] == [0, 0, 0], learner.said()[-3000:]
     verdicts = await of(plant, "verdicts")
     assert Counter(each["sequence"] for each in verdicts) == {f"B-{number}": 1 for number in range(240)}
     assert (await committed(plant)).keys() == {each["verdict_id"] for each in verdicts}
@@ -125,7 +125,7 @@ async def test_a_mark_reaches_the_learner_by_its_topic_and_once(plant: KafkaPlan
     assert [mark.judgement for mark in known.store().marks().values()] == ["veto"]
     assert known.registry.versions(NAME) == ("0001",)
     worker.send(signal.SIGTERM)
-    assert await worker.wait(STOP_S) == 0
+    assert await worker.wait(LIMIT_S) == 0
 
 
 async def test_windows_that_were_deleted_before_they_were_learned_are_an_event(
@@ -141,7 +141,7 @@ async def test_windows_that_were_deleted_before_they_were_learned_are_an_event(
 
         await until(plant, are_judged)
         worker.send(signal.SIGTERM)
-        assert await worker.wait(STOP_S) == 0
+        assert await worker.wait(LIMIT_S) == 0
 
     await judged(range(30))
     done = await asyncio.to_thread(plant.streamad, "learn", "--present")

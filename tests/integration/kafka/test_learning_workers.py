@@ -21,11 +21,10 @@ from tests.support.kafka.faults import KafkaPlants
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.learning.store import NAME, LearningPlant
 from tests.support.runtime.pipeline import START_US
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 
-LIMIT_S = 120.0
-STOP_S = 20.0
 PARTITIONS = 2
 LEARNING: dict[str, Any] = {
     "first_training": 60,
@@ -104,7 +103,7 @@ async def test_two_workers_start_one_learner_and_both_take_its_model(plant: Kafk
     await until(plant, all_judged)
     for worker in workers:
         worker.send(signal.SIGTERM)
-    assert [await worker.wait(STOP_S) for worker in workers] == [0, 0]
+    assert [await worker.wait(LIMIT_S) for worker in workers] == [0, 0]
     verdicts = await of(plant, "verdicts")
     assert Counter(verdict["sequence"] for verdict in verdicts) == {f"B-{number}": 1 for number in range(150)}
     later = [verdict for verdict in verdicts if int(verdict["sequence"][2:]) >= 90]
@@ -130,7 +129,7 @@ async def test_a_worker_that_is_stopped_while_it_trains_leaves_it_to_the_next(
 
     await until(plant, is_training)
     worker.send(signal.SIGTERM)
-    assert await worker.wait(STOP_S) == 0, worker.said()[-3000:]
+    assert await worker.wait(LIMIT_S) == 0, worker.said()[-3000:]
     assert read_status(learner.registry, NAME).state == "interrupted"
     plant.sections["model"] = {"detector": "mean", "references": []}
     plant.write_config()

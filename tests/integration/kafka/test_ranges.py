@@ -15,6 +15,7 @@ from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 from streamad_connectors.kafka.reading.time_range import KafkaRange
 from tests.support.kafka.broker import Broker, Message, new_topic, produce, unique_name
 from tests.support.kafka.source import Pulling, delete_before, our_tasks, source_of
+from tests.support.waiting import LIMIT_S
 
 # An hour ago: much older records would soon be deleted, and lie in a segment of their own.
 T0_MS = round(time.time() - 3600) * 1000
@@ -154,7 +155,7 @@ async def test_it_obeys_the_law_with_gaps_aborts_and_markers(own_broker: Callabl
     broker = await asyncio.to_thread(own_broker, {"log.cleaner.backoff.ms": "100"})
     topic = await write_ragged(broker)
     n_found, n_before = 9000, -1
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while n_found == 9000 or n_found != n_before:  # until compaction has done all that it does
             await asyncio.sleep(2.0)
             n_before, n_found = n_found, len((await ended(range_of(broker, topic))).values())

@@ -7,7 +7,6 @@ import csv
 import json
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from streamad.cli import app
 from streamad.errors import OutputError, UsageError
 from tests.support.kafka.broker import Broker, new_topic, read_committed
 from tests.support.runtime.cli import started, until_line
+from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).parents[3]
 TOUR = (ROOT / "docs/guide/kafka.md").read_text(encoding="utf-8").partition("## A first run")[2].partition("\n## ")[0]
@@ -105,7 +105,7 @@ def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broke
     with started("simulate", "--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "100000") as process:
         until_line(process, "-B-0202")
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
     records = records_of(kafka, topic)
     assert f"{len(records)} samples in {len(records)} messages" in told
@@ -140,7 +140,7 @@ def test_a_broker_that_stays_away_ends_the_feed_with_what_it_has(unstable_kafka:
     with started("simulate", "--to", place, "--speed", "36000", "--batches", "40") as process:
         until_line(process, "-B-0201")
         unstable_kafka.kill()
-        last = process.communicate(timeout=60)[1].splitlines()[-1]
+        last = process.communicate(timeout=LIMIT_S)[1].splitlines()[-1]
     assert process.returncode == 1
     assert "no broker can be reached" in last
     assert re.search(r"; fed [1-9][0-9]* of 40 whole batches, [1-9][0-9]+ messages$", last), last
@@ -152,9 +152,7 @@ def test_ctrl_c_ends_a_feed_that_waits_for_its_broker(unstable_kafka: Broker) ->
         until_line(process, "-B-0201")
         unstable_kafka.kill()
         until_line(process, "waiting for the brokers")
-        began_s = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert time.monotonic() - began_s < 25
+        _, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     assert re.search(r"no broker can be reached.*; fed [1-9][0-9]* whole batches, ", said), said

@@ -20,6 +20,7 @@ from streamad_connectors.kafka.client.offsets import log_ends
 from streamad_connectors.kafka.reading import source as source_module
 from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, unique_name
 from tests.support.kafka.source import ACLS, GROUP, READ, TOPIC, Pulling, delete_before, deny, our_tasks, source_of
+from tests.support.waiting import IN_TIME_S, LIMIT_S
 
 
 def group() -> str:
@@ -140,7 +141,7 @@ async def test_a_second_seek_drops_waiting_records_and_the_batches_begin_there(k
     source = source_of(kafka.bootstrap, topic, group=group())
     events = source.batches()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not isinstance(await anext(events), PartitionAssigned):
                 pass
             await source.seek(f"{topic}-0", 0)
@@ -163,7 +164,7 @@ async def test_a_seek_takes_back_what_waits_to_be_yielded(kafka: Broker) -> None
     events = source.batches()
     names = {f"{topic}-0", f"{topic}-1"}
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             offered: set[str] = set()
             while offered != names:
                 if isinstance(event := await anext(events), PartitionAssigned):
@@ -269,7 +270,7 @@ async def test_an_outage_between_two_reads_is_reported(unstable_kafka: Broker) -
     source = source_of(unstable_kafka.bootstrap, topic, group=group(), session_timeout="10s")
     events = source.batches()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_S):
             batch: object = None
             while not (isinstance(batch, RecordBatch) and batch.caught_up):
                 batch = await anext(events)
@@ -279,12 +280,13 @@ async def test_an_outage_between_two_reads_is_reported(unstable_kafka: Broker) -
             await asyncio.sleep(3.0)
             unstable_kafka.resume()
             await asyncio.sleep(1.0)
-            first, second = await anext(events), await anext(events)
+            first = await anext(events)
+            assert isinstance(first, RecordBatch)
+            assert not first.caught_up
+            while not (isinstance(batch := await anext(events), RecordBatch) and batch.caught_up):
+                pass
     finally:
         await source.close()
-    assert isinstance(first, RecordBatch)
-    assert isinstance(second, RecordBatch)
-    assert (first.caught_up, second.caught_up) == (False, True)
 
 
 async def test_a_broker_that_stays_away_ends_it(unstable_kafka: Broker) -> None:
@@ -298,7 +300,7 @@ async def test_a_broker_that_stays_away_ends_it(unstable_kafka: Broker) -> None:
         await pulling.failure(f"broker {broker.bootstrap} has not answered for")
         took_s = time.monotonic() - began_s
         broker.resume()
-    assert 2.5 < took_s < 12
+    assert 2.5 < took_s < IN_TIME_S
 
 
 async def test_records_that_wait_but_never_come_end_it(
@@ -313,7 +315,7 @@ async def test_records_that_wait_but_never_come_end_it(
     async with Pulling(source) as pulling:
         await pulling.until(pulling.values)
         monkeypatch.setattr(AIOKafkaConsumer, "getmany", nothing)
-        await pulling.failure(f"partition {topic}-0", within_s=12)
+        await pulling.failure(f"partition {topic}-0")
 
 
 async def test_messages_of_every_compression_and_size_are_read(kafka: Broker) -> None:
@@ -385,5 +387,5 @@ async def test_close_returns_while_the_broker_is_away(unstable_kafka: Broker, ou
         await asyncio.to_thread(getattr(unstable_kafka, outage))
         await asyncio.sleep(1.0)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < 8.0  # the request time-out is 3 s, aiokafka's 40 s
+    assert time.monotonic() - began_s < IN_TIME_S
     assert our_tasks() <= before

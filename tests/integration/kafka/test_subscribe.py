@@ -22,9 +22,9 @@ from streamad.outputs.subscribing import Messages
 from streamad_connectors.kafka.writing.messages import encode
 from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, unique_name
 from tests.support.runtime.cli import streamad
+from tests.support.waiting import IN_TIME_S, LIMIT_S
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-WAIT_S = 20
 
 
 def alert(n: int, stream: str = "s") -> Alert:
@@ -70,7 +70,7 @@ def url_of(broker: Broker, topic: str) -> str:
 
 
 async def take(messages: Messages[Alert], n: int) -> list[str]:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LIMIT_S):
         return [(await anext(messages)).sequence for _ in range(n)]
 
 
@@ -122,11 +122,11 @@ async def test_a_loop_left_by_break_closes_the_connection_and_the_message_at_han
     group = unique_name("group")
     await put(kafka, topic, 0, 1)
     before = asyncio.all_tasks()
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LIMIT_S):
         async for found in subscribe(url_of(kafka, topic), group=group):
             if found.sequence == "1":
                 break
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LIMIT_S):
         while asyncio.all_tasks() - before:  # noqa: ASYNC110 - the loop's own hook closes it, and tells nobody
             await asyncio.sleep(0.01)
     assert await committed(kafka, topic, group) == 1
@@ -138,7 +138,7 @@ async def test_offsets_are_committed_while_it_waits_not_only_at_the_end(kafka: B
     async with subscribe(url_of(kafka, topic), group=group) as alerts:
         assert await take(alerts, 2) == ["0", "1"]
         waiting = asyncio.ensure_future(take(alerts, 1))
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while await committed(kafka, topic, group) != 2:
                 pass
         await put(kafka, topic, 2)
@@ -174,7 +174,7 @@ async def test_start_overrides_where_reading_begins(kafka: Broker, topic: str) -
     group = unique_name("group")
     async with subscribe(url_of(kafka, topic), group=group, start="latest") as alerts:
         waiting = asyncio.ensure_future(take(alerts, 1))
-        async with asyncio.timeout(WAIT_S):  # where it began counts for the next time, though no message came
+        async with asyncio.timeout(LIMIT_S):  # where it began counts for the next time, though no message came
             while await committed(kafka, topic, group) != 2:
                 pass
         waiting.cancel()
@@ -205,7 +205,7 @@ async def test_types_are_known_with_and_without_the_header(kafka: Broker, topic:
     ]
     await produce(kafka.bootstrap, topic, [*messages, *(Message(each.value) for each in messages[:3])])
     url = url_of(kafka, topic)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LIMIT_S):
         async with subscribe(url, of=(Alert, Verdict), start="earliest") as both:
             assert [await anext(both) for _ in range(4)] == [VERDICT, alert(1)] * 2
         async with subscribe(url, of=Event, start="earliest") as events:
@@ -234,7 +234,7 @@ async def test_two_programs_of_a_group_share_the_partitions_and_each_message_com
 
     readers = [asyncio.ensure_future(read(who)) for who in (0, 1)]
     n = 0
-    async with asyncio.timeout(WAIT_S * 2):
+    async with asyncio.timeout(LIMIT_S * 2):
         while not (got[0] and got[1]):
             await produce(kafka.bootstrap, topic, [stored(alert(n + i), key=f"k{n + i}") for i in range(4)])
             n += 4
@@ -275,13 +275,13 @@ async def test_an_outage_is_survived_with_one_warning_and_nothing_is_lost_or_rep
         waiting = asyncio.ensure_future(anext(alerts))
         await asyncio.to_thread(broker.kill)
         err = ""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while "waiting for the brokers" not in err:
                 await asyncio.sleep(0.05)
                 err += capfd.readouterr().err
         await asyncio.to_thread(broker.start)
         await put(broker, topic, 1, 2)
-        async with asyncio.timeout(WAIT_S * 2):
+        async with asyncio.timeout(LIMIT_S * 2):
             assert (await waiting).sequence == "1"
         assert await take(alerts, 1) == ["2"]
     err += capfd.readouterr().err
@@ -297,7 +297,7 @@ async def test_close_is_bounded_while_the_broker_is_away(unstable_kafka: Broker,
         assert await take(alerts, 1) == ["0"]
         await asyncio.to_thread(getattr(unstable_kafka, outage))
         started = time.monotonic()
-    assert time.monotonic() - started < 9
+    assert time.monotonic() - started < IN_TIME_S
 
 
 async def test_the_tail_of_a_plant_whose_sink_shares_the_source_s_brokers(
@@ -327,15 +327,15 @@ async def test_the_tail_of_a_plant_whose_sink_shares_the_source_s_brokers(
 
 
 @asynccontextmanager
-async def bounded(within_s: float) -> AsyncIterator[None]:
+async def in_time() -> AsyncIterator[None]:
     started = time.monotonic()
     yield
-    assert time.monotonic() - started < within_s
+    assert time.monotonic() - started < IN_TIME_S
 
 
 async def test_no_broker_or_no_topic_is_an_error_with_advice(kafka: Broker) -> None:
     options = {"request_timeout": "1s"}
-    async with bounded(8):
+    async with in_time():
         with pytest.raises(SourceError, match=r"kafka 127\.0\.0\.1:1: no broker can be reached"):
             await anext(subscribe("kafka://127.0.0.1:1/alerts", options=options))
         missing = unique_name("missing")
@@ -349,6 +349,6 @@ async def test_no_broker_or_no_topic_is_an_error_with_advice(kafka: Broker) -> N
 async def test_a_broker_that_accepts_and_never_answers_is_one_error_in_one_time_out(group: str | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with bounded(3):
+        async with in_time():
             with pytest.raises(SourceError, match=f"kafka 127.0.0.1:{port}: no answer within 1 s to: read topic a"):
                 await anext(subscribe(f"kafka://127.0.0.1:{port}/a", options={"request_timeout": "1s"}, group=group))

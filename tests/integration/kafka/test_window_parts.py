@@ -19,10 +19,10 @@ from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from streamad_connectors.kafka.writing.messages import encode
 from tests.support.kafka.broker import Broker, Message, configure, new_topic, produce, unique_name
 from tests.support.kafka.commits import make_plant, steps_of
+from tests.support.waiting import LIMIT_S
 
 NOW = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 VALUES = np.random.default_rng(1).normal(size=(8, 4_000)).astype(np.float32)
-LIMIT_S = 30
 LIMIT_BYTES = 12_000
 
 

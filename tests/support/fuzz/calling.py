@@ -21,8 +21,8 @@ from unittest.mock import patch
 import typer.main
 
 from streamad.cli import main
+from tests.support.waiting import LIMIT_S
 
-LIMIT_S = 60.0
 """A call that takes longer hangs; one that ends by a signal alone gets it after ``stop_after_s``."""
 
 

@@ -37,11 +37,9 @@ from aiokafka.protocol.admin import CreateAclsRequest
 from aiokafka.structs import RecordMetadata
 
 from tests.support.ports import free_ports
+from tests.support.waiting import LIMIT_S
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "kafka"
-START_S = 60.0
-STOP_S = 30.0
-CALL_S = 30.0
 SETTLE_S = 1.0
 ROOMY_BYTES = 2 << 30
 
@@ -145,7 +143,7 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(
-                f"the broker did not stop within {STOP_S:.0f} s of SIGTERM\n{self.log_tail()}"
+                f"the broker did not stop within {LIMIT_S:.0f} s of SIGTERM\n{self.log_tail()}"
             ) from None
 
     def kill(self) -> None:
@@ -188,16 +186,16 @@ class Broker:
 
     def _wait(self) -> None:
         assert self._process is not None, "the broker was never started"
-        self._process.wait(STOP_S)
+        self._process.wait(LIMIT_S)
         _running.discard(self)
 
     def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + LIMIT_S
         while not _answers(self.port):
             if not self.is_running:
                 raise AssertionError(f"the broker ended while it started\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise AssertionError(f"the broker did not answer within {START_S:.0f} s\n{self.log_tail()}")
+                raise AssertionError(f"the broker did not answer within {LIMIT_S:.0f} s\n{self.log_tail()}")
             time.sleep(0.05)
 
 
@@ -316,10 +314,10 @@ async def set_right(
 async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) -> None:
     """Create topics, given as name and number of partitions or in full; return when each partition has a leader."""
     new = [NewTopic(name, what, 1) if isinstance(what, int) else what for name, what in topics.items()]
-    async with asyncio.timeout(CALL_S):
+    async with asyncio.timeout(LIMIT_S):
         while not await _has_controller(bootstrap):  # noqa: ASYNC110 - only the broker knows
             await asyncio.sleep(0.02)
-    async with asyncio.timeout(CALL_S), admin_of(bootstrap) as admin:
+    async with asyncio.timeout(LIMIT_S), admin_of(bootstrap) as admin:
         response = await admin.create_topics(new)
         for name, code, *_ in response.topic_errors:
             if code:
@@ -349,7 +347,7 @@ def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool
 async def produce(bootstrap: str, topic: str, records: Iterable[bytes | Message]) -> list[RecordMetadata]:
     """Write records in order, outside any transaction; return where they lie."""
     async with (
-        asyncio.timeout(CALL_S),
+        asyncio.timeout(LIMIT_S),
         AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer,
     ):
         sent = []
@@ -375,7 +373,7 @@ async def read(
     consumer = AIOKafkaConsumer(  # without a group it is assigned every partition
         topic, bootstrap_servers=bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest"
     )
-    async with asyncio.timeout(CALL_S), consumer:
+    async with asyncio.timeout(LIMIT_S), consumer:
         partitions = sorted(consumer.assignment())
         assert partitions, f"there is no topic {topic}"
         ends = await _settled_ends(consumer, bootstrap, partitions)

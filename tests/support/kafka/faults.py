@@ -12,9 +12,7 @@ from typing import Any
 from tests.support.kafka.broker import read_committed
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.kafka.workers import Worker
-
-LIMIT_S = 60.0
-STOP_S = 20.0
+from tests.support.waiting import LIMIT_S
 
 
 class KafkaPlants:
@@ -46,7 +44,7 @@ async def finish(
     for worker in workers:
         worker.send(signal.SIGTERM)
     for worker in workers:
-        assert await worker.wait(STOP_S) == 0, worker.said()[-3000:]
+        assert await worker.wait(LIMIT_S) == 0, worker.said()[-3000:]
     difference = await plant.difference(expected)
     if not difference.is_none:
         aborted = await plant.aborted_among(difference.lost)
@@ -59,21 +57,21 @@ def position_of(worker: Worker) -> dict[str, int]:
     return {entry["partition"]: entry["next_offset"] for entry in worker.logged("committed")}
 
 
-async def until_read(worker: Worker, ends: Mapping[str, int], timeout_s: float = 30.0) -> None:
+async def until_read(worker: Worker, ends: Mapping[str, int]) -> None:
     """Return once ``worker`` has committed every partition up to its end."""
-    await worker.until(lambda: all(position_of(worker).get(name) == end for name, end in ends.items()), timeout_s)
+    await worker.until(lambda: all(position_of(worker).get(name) == end for name, end in ends.items()))
 
 
-async def until_verdicts(plant: KafkaPlant, n: int, timeout_s: float) -> None:
+async def until_verdicts(plant: KafkaPlant, n: int) -> None:
     """Return once there are ``n`` verdicts."""
 
     async def are_there() -> bool:
         return len(await read_committed(plant.bootstrap, plant.output("verdicts"))) >= n
 
-    await until_so(plant, are_there, timeout_s)
+    await until_so(plant, are_there)
 
 
-async def until_so(plant: KafkaPlant, is_so: Callable[[], Awaitable[bool]], timeout_s: float) -> None:
+async def until_so(plant: KafkaPlant, is_so: Callable[[], Awaitable[bool]], timeout_s: float = LIMIT_S) -> None:
     """Return once ``is_so``, which asks the broker; raises AssertionError with what the last worker said."""
     deadline_s = time.monotonic() + timeout_s
     while not await is_so():

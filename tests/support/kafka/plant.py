@@ -47,6 +47,7 @@ from tests.support.runtime.pipeline import (
     line,
     messy_recordings,
 )
+from tests.support.waiting import LIMIT_S
 
 ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late")
 _LAST_ROLES: tuple[Role, ...] = ("verdicts", "attributions")
@@ -338,7 +339,7 @@ class KafkaPlant:
         path = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
         return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200"}
 
-    def streamad(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def streamad(self, *arguments: str, timeout_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
         """Run a command of streamad in the plant's folder to its end."""
         return subprocess.run(
             [sys.executable, "-m", "streamad", *arguments],
@@ -467,7 +468,7 @@ class KafkaPlant:
             if record.key == _PROGRESS_HEAD and (record.partition, record.offset) not in committed
         ]
 
-    async def until_judged(self, expected: Mapping[Role, Sequence[Any]], timeout_s: float) -> None:
+    async def until_judged(self, expected: Mapping[Role, Sequence[Any]], timeout_s: float = LIMIT_S) -> None:
         """Return when as many verdicts and attributions as expected are there.
 
         Raises TimeoutError naming what the workers said.

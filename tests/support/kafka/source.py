@@ -19,8 +19,7 @@ from streamad.system.clock import SystemClock
 from streamad.types import ChannelSpec, PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch, SourceEvent
 from streamad_connectors.kafka import KafkaSource
 from tests.support.kafka.broker import Broker, admin_of, set_right
-
-WAIT_S = 30.0
+from tests.support.waiting import LIMIT_S
 
 # Settings of a broker that heeds rights and denies nothing at first; resources and operations of KIP-11.
 ACLS = {
@@ -100,7 +99,7 @@ class Pulling:
             self.error = error
         self._changed.set()
 
-    async def until(self, holds: Callable[[], object], within_s: float = WAIT_S) -> float:
+    async def until(self, holds: Callable[[], object], within_s: float = LIMIT_S) -> float:
         """Return how long it took until ``holds``; fails where the source ends before, or it takes too long."""
         began_s = time.monotonic()
         try:
@@ -113,13 +112,13 @@ class Pulling:
             raise AssertionError(f"not within {within_s} s; the last events: {self.events[-5:]}") from None
         return time.monotonic() - began_s
 
-    async def end(self, within_s: float = WAIT_S) -> None:
+    async def end(self, within_s: float = LIMIT_S) -> None:
         """Return when the iterator has ended, in whatever way."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=within_s)
         assert self._task.done(), f"the source has not ended within {within_s} s: {self.events[-5:]}"
 
-    async def failure(self, *texts: str, within_s: float = WAIT_S) -> SourceError:
+    async def failure(self, *texts: str, within_s: float = LIMIT_S) -> SourceError:
         """Return the error that ends the source, which contains ``texts``."""
         await self.end(within_s)
         assert isinstance(self.error, SourceError), f"the source has ended otherwise: {self.error!r}"

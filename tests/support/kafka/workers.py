@@ -19,8 +19,7 @@ from typing import Any, Protocol
 
 from tests.support.forks import fork_server_context
 from tests.support.kafka import child as kafka_child
-
-END_S = 60.0
+from tests.support.waiting import LIMIT_S
 
 
 class Process(Protocol):
@@ -62,7 +61,7 @@ class Worker:
     def end(self) -> None:
         """End it for good, if it still runs."""
         self.send(signal.SIGKILL)
-        self.process.wait(END_S)
+        self.process.wait(LIMIT_S)
         self.ended_s = min(self.ended_s, time.time())
 
     def said(self) -> str:
@@ -102,7 +101,7 @@ class Worker:
         assert code is not None
         return code
 
-    async def until(self, is_so: Callable[[], bool], timeout_s: float = END_S) -> None:
+    async def until(self, is_so: Callable[[], bool], timeout_s: float = LIMIT_S) -> None:
         """Return once ``is_so``; raises TimeoutError with what it said last."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -111,7 +110,7 @@ class Worker:
         except TimeoutError as error:
             raise TimeoutError(f"{self.name} after {timeout_s} s:\n{self.said()[-3000:]}") from error
 
-    async def until_logged(self, event: str, n: int = 1, timeout_s: float = END_S) -> None:
+    async def until_logged(self, event: str, n: int = 1, timeout_s: float = LIMIT_S) -> None:
         """Return once it has logged ``n`` entries of this kind, or has ended."""
         await self.until(lambda: len(self.logged(event)) >= n or not self.is_running, timeout_s)
 

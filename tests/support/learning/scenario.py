@@ -20,6 +20,7 @@ from streamad.types import from_us
 from tests.support.kafka.workers import ForkServer
 from tests.support.learning.store import NAME, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, ROLES, START_US, L
+from tests.support.waiting import LIMIT_S
 
 LEARNING: dict[str, Any] = {
     "first_training": 60,
@@ -44,7 +45,6 @@ LIVES: list[tuple[int, dict[int, float]]] = [
     (60, {**dict.fromkeys(range(60), 2.0), 12: 12.0}),
 ]
 _MARKS_AFTER, _RELEARN_AFTER = 3, 6
-LIMIT_S = 180.0
 
 
 class Scenario:

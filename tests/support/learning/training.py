@@ -37,9 +37,9 @@ from streamad.types import Window
 from tests.support.forks import fork_server_context
 from tests.support.kafka.child import PLUGINS  # importing it makes the detector known, also to a learner of its own
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
+from tests.support.waiting import LIMIT_S
 
 MODEL = "default"
-END_S = 180.0  # a training has only the time that nobody else wants
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "7"}
 COMMAND = (sys.executable, "-c", "from streamad.learn.trainer.__main__ import serve; serve()")
 """The trainer at the priority of the tests: at the lowest, tests on a busy machine would wait for minutes."""
@@ -190,7 +190,7 @@ class WorkerProcess:
 
 def until(is_so: Callable[[], bool], said: Callable[[], str] = str) -> None:
     """Return once ``is_so``; raises AssertionError after three minutes, with what was said."""
-    deadline = time.monotonic() + END_S
+    deadline = time.monotonic() + LIMIT_S
     while not is_so():
         assert time.monotonic() < deadline, said()
         time.sleep(0.002)

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from tests.support.waiting import LIMIT_S
+
 SECRET = base64.b64encode(b"a secret that no log may hold").decode()
-LIMIT_S = 30.0
 Conduct: TypeAlias = int | str | tuple[int, dict[str, str]]
 """A status, with headers or without; or "stall", "early" (200, then closes), "garbage", "endless"."""
 

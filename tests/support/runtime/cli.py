@@ -20,10 +20,10 @@ import yaml
 
 from streamad.cli import main
 from tests.support.runtime.pipeline import START_US
+from tests.support.waiting import LIMIT_S
 
 CHANNELS = ("temp", "pressure")
 L = 12
-LIMIT_S = 300.0
 OPTIONS = {"epochs": 12, "n_transformations": 3, "n_blocks": 1, "base_width": 4, "embedding_dim": 8}
 
 

@@ -9,6 +9,7 @@ from streamad.judge.scoring import ModelInService
 from streamad.messages import Alert, ModelRef
 from streamad.types import from_us
 from tests.support.runtime.pipeline import START_US, SquareScorer, model_of
+from tests.support.waiting import LIMIT_S
 
 
 def alert_of(number: int, version: str = "0001") -> Alert:
@@ -56,7 +57,7 @@ class _Held(SquareScorer):
 
     def score(self, windows: Any, lengths: Any) -> Any:
         self._held.n_waiting += 1
-        assert self._held.gate.wait(60)
+        assert self._held.gate.wait(LIMIT_S)
         if self._held.failure is not None:
             raise self._held.failure
         return super().score(windows, lengths)

@@ -28,6 +28,7 @@ from streamad.system.output_files import output_files
 from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ManualClock
 from streamad.types import FloatArray, IntArray, Record
+from tests.support.waiting import LIMIT_S
 
 CHANNELS = ("temp", "pressure", "flow")
 L = 16
@@ -187,7 +188,7 @@ async def steps(n: int = 50) -> None:
         await asyncio.sleep(0)
 
 
-async def until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
+async def until(is_so: Callable[[], bool], timeout_s: float = LIMIT_S) -> None:
     """Let the others take their turns until ``is_so``."""
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - any of many things may make it so

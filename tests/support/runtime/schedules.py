@@ -33,10 +33,10 @@ from tests.support.runtime.pipeline import (
     model_of,
     steps,
 )
+from tests.support.waiting import LIMIT_S
 
 RUN = {"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2}
 TICK_S = 0.0001
-PATIENCE_S = 20.0
 
 
 @dataclass(slots=True)
@@ -282,7 +282,7 @@ class Worker:
 
     async def stop(self) -> None:
         self.pipeline.request_stop()
-        await asyncio.wait_for(self.task, PATIENCE_S)
+        await asyncio.wait_for(self.task, LIMIT_S)
         await self._end()
 
     async def abandon(self) -> None:
@@ -355,7 +355,7 @@ class Schedule:
             self.settle()
             await publishing
             self.broker.share_failing = 0.0
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(LIMIT_S):
                 while not self.broker.has_judged(n_outputs, count):
                     await asyncio.sleep(0)
                     for worker in self.workers:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-LIMIT_MS = 60_000
+from tests.support.waiting import LIMIT_S
+
+LIMIT_MS = 1000 * LIMIT_S
 _NOTE_VIOLATIONS = """
 window.violations = [];
 addEventListener("securitypolicyviolation", (event) => {

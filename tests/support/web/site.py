@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from streamad.cli import app
 from tests.support.runtime.cli import CliPlant, started
+from tests.support.waiting import LIMIT_S
 from tests.support.web.run import LEARNING, ROLES, SINKS
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202e"\'<script>alert(2)</script>'
@@ -72,7 +73,7 @@ def served(folder: Path, *options: str) -> Iterator[str]:
             print(f"the page said: {process.communicate()[1]}")
             raise
         process.terminate()
-        process.wait(30)
+        process.wait(LIMIT_S)
 
 
 def copied(plant: Path, folder: Path) -> Path:

@@ -21,6 +21,7 @@ from benchmarks.quality import contamination, epochs, precision
 from benchmarks.quality.demo_seeds import summed_up
 from benchmarks.quality.epochs import aucs_of, train_baseline
 from tests.support.proof import proved_in_fork
+from tests.support.waiting import LIMIT_S
 from tests.support.web.browser import chromium_or_skip
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -56,7 +57,7 @@ def benchmark(name: str, *arguments: str, **environment: str) -> dict[str, Any]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.quality import many_alerts
 from benchmarks.quality import quality as benchmark
+from tests.support.waiting import LIMIT_S
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/quality/quality.py"
 
@@ -23,7 +24,7 @@ def quality(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "STREAMAD_DATA": str(folder)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
 

@@ -29,6 +29,7 @@ from streamad.runtime.wiring import source_for
 from streamad.system.locks import try_lock
 from streamad.types import from_us
 from tests.support.learning.stored import HOUR_US, START_US, add, identity, learn, plant_of, sequence, store_of
+from tests.support.waiting import LIMIT_S
 
 
 def run(config: Path, command: str, *arguments: str | Path) -> Result:
@@ -413,7 +414,7 @@ def test_at_a_terminal_the_answer_decides(config: Path, answer: str, n_left: int
     terminal, side = pty.openpty()
     os.write(terminal, f"{answer}\n".encode())
     words = [sys.executable, "-m", "streamad", "inliers", "purge", "--share", "aside", "--config", str(config)]
-    done = subprocess.run(words, stdin=side, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, stdin=side, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     os.close(terminal)
     os.close(side)
     assert "delete 2 stored sequences of default?" in done.stderr

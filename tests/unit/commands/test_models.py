@@ -48,6 +48,7 @@ from tests.support.learning.stored import (
     store_of,
     train,
 )
+from tests.support.waiting import LIMIT_S
 
 MODEL = {"detector": "mean_square", "folds": 2, "device": "cpu", "references": []}
 
@@ -210,11 +211,11 @@ def test_while_a_learner_works_it_trains_and_the_command_prints_its_result(train
     command = [sys.executable, "-m", "streamad", "models", "retrain", "--json", "--config", str(trained)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + LIMIT_S
         while not sent(trained) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)  # another process does the work
         learn(trained, trains=True)
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         process.communicate()
@@ -235,14 +236,14 @@ def test_ctrl_c_ends_a_training_and_a_learner_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streamad", "models", "retrain", "--config", str(config)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + LIMIT_S
         while not _is_at_work(config) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)  # another process does the work
         (model,) = json_of(config, "status")["models"]
         assert (model["state"], model["training"]["epoch"]) == ("running", 1)
         assert f"(process {model['training']['pid']} on " in said(config, "status")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=180)
+        _, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         process.communicate()

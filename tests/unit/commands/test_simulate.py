@@ -19,6 +19,7 @@ from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.faults import CHANNELS
 from streamad_connectors import memory
+from tests.support.waiting import LIMIT_S
 
 SMALL = ("--train", "4", "--normal", "3", "--faulty", "2")
 
@@ -253,6 +254,6 @@ def test_a_signal_ends_an_endless_feed_with_a_summary(number: signal.Signals) ->
             if b"-B-0201" in line:
                 break
         process.send_signal(number)
-        told, _ = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
     assert b"interrupted after" in told

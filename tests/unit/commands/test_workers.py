@@ -16,6 +16,7 @@ import pytest
 
 from streamad.commands.run.processes import Supervisor, WorkerError
 from streamad.errors import UsageError
+from tests.support.waiting import LIMIT_S
 
 # A worker that notes each life and ends by SIGTERM with exit code 0.
 LIVES = """
@@ -38,7 +39,7 @@ async def main():
     ended = asyncio.Event()
     stop_with_parent(ended.set)
     print("ready", flush=True)
-    await asyncio.wait_for(ended.wait(), 20)
+    await asyncio.wait_for(ended.wait(), 300)
     print("told", flush=True)
 asyncio.run(main())
 """
@@ -78,7 +79,7 @@ def lives(folder: Path, number: int) -> int:
     return len(path.read_text()) if path.exists() else 0
 
 
-async def until(is_so: object, timeout_s: float = 60.0) -> None:
+async def until(is_so: object, timeout_s: float = LIMIT_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # type: ignore[operator]  # noqa: ASYNC110 - processes, not tasks, make it so
             await asyncio.sleep(0.02)
@@ -92,7 +93,7 @@ async def test_a_worker_that_is_killed_is_started_again_and_all_are_stopped_toge
     await until(lambda: lives(tmp_path, 1) == 2 and len(watched.pids) == 2)
     pids = watched.pids
     watched.request_stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, LIMIT_S)
     assert (lives(tmp_path, 1), lives(tmp_path, 2), watched.restarts) == (2, 1, 1)
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -102,7 +103,7 @@ async def test_a_worker_that_is_killed_is_started_again_and_all_are_stopped_toge
 async def test_a_worker_that_dies_again_and_again_ends_all(tmp_path: Path) -> None:
     watched = supervisor(tmp_path, [-1, 1])
     with pytest.raises(WorkerError, match="worker 2 died 5 times in a row") as raised:
-        await asyncio.wait_for(watched.run(), 30)
+        await asyncio.wait_for(watched.run(), LIMIT_S)
     assert (lives(tmp_path, 1), lives(tmp_path, 2), raised.value.exit_code) == (1, 5, 1)
     assert watched.pids == []
 
@@ -110,7 +111,7 @@ async def test_a_worker_that_dies_again_and_again_ends_all(tmp_path: Path) -> No
 async def test_a_wrong_config_is_not_tried_again(tmp_path: Path) -> None:
     watched = supervisor(tmp_path, [2, -1])
     with pytest.raises(WorkerError, match="worker 1 refused its config") as raised:
-        await asyncio.wait_for(watched.run(), 30)
+        await asyncio.wait_for(watched.run(), LIMIT_S)
     assert (lives(tmp_path, 1), raised.value.exit_code) == (1, UsageError.exit_code)
 
 
@@ -126,13 +127,13 @@ async def test_a_stop_while_workers_are_being_started_reaches_them(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_slowly)
     watched = supervisor(tmp_path, [-1, -1])
-    await asyncio.wait_for(watched.run(), 20)
+    await asyncio.wait_for(watched.run(), LIMIT_S)
     assert watched.pids == []
 
 
 async def test_workers_that_end_well_are_not_started_again(tmp_path: Path) -> None:
     watched = supervisor(tmp_path, [0, 0])
-    await asyncio.wait_for(watched.run(), 30)
+    await asyncio.wait_for(watched.run(), LIMIT_S)
     assert (lives(tmp_path, 1), lives(tmp_path, 2), watched.restarts) == (1, 1, 0)
 
 
@@ -185,7 +186,7 @@ async def test_workers_signalled_from_outside_and_by_their_supervisor_stop_in_or
     for pid in pids:
         os.kill(pid, signal.SIGTERM)  # and amid the end of the interpreter
     (tmp_path / "end").touch()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, LIMIT_S)
     assert all((tmp_path / name).exists() for name in ("finished-1", "finished-2"))
     assert watched.restarts == 0
 
@@ -198,7 +199,7 @@ async def test_a_second_interrupt_of_the_supervisor_ends_its_workers_at_once(tmp
     await until_there(tmp_path, "told-1", "told-2")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, LIMIT_S)
     assert watched.pids == []
     assert not (tmp_path / "loop-over-1").exists()
 
@@ -210,7 +211,7 @@ async def test_for_a_person_a_second_signal_stops_at_once(tmp_path: Path, number
     process.send_signal(number)
     await until_there(tmp_path, "told-1")
     process.send_signal(number)
-    await asyncio.wait_for(process.communicate(), 20)
+    await asyncio.wait_for(process.communicate(), LIMIT_S)
     assert process.returncode == -number
     assert not (tmp_path / "loop-over-1").exists()
 
@@ -219,7 +220,7 @@ async def test_a_supervised_worker_that_is_signalled_again_later_stops_at_once(t
     process = await asyncio.create_subprocess_exec(*slow_to_stop(tmp_path, seconds="0.2"))
     await until_there(tmp_path, "ready-1")
     began_s = time.monotonic()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(process.pid, signal.SIGTERM)  # send_signal would take the exit code away from asyncio

@@ -31,6 +31,7 @@ from tests.support.runtime.pipeline import (
     steps,
     until,
 )
+from tests.support.waiting import LIMIT_S
 
 
 class ThreadScorer(SquareScorer):
@@ -44,7 +45,7 @@ class ThreadScorer(SquareScorer):
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         self.threads.add(threading.get_ident())
-        assert self.gate.wait(10)
+        assert self.gate.wait(LIMIT_S)
         return super().score(windows, lengths)
 
 
@@ -63,7 +64,7 @@ class Models:
     def load(self, name: str) -> ModelInService | None:
         self.loads[name] += 1
         self.threads.add(threading.current_thread().name)
-        assert self.gate.wait(10)
+        assert self.gate.wait(LIMIT_S)
         if name in self.errors:
             raise self.errors[name]
         if name in self.missing:
@@ -268,7 +269,7 @@ async def test_flush_reaches_every_model_and_idle_means_all_of_them() -> None:
     await until(lambda: bool(held.threads))
     assert not bank.is_idle
     held.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*waiting)
     await bank.close()
 
@@ -312,7 +313,7 @@ async def test_models_that_hang_are_abandoned_and_nothing_waits_for_them() -> No
         loading = asyncio.create_task(got(bank.batcher_for(("B",))))
         await until(lambda: bool(models.loads["press.B"]))
         bank.abandon()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             await bank.close()
         assert not scoring.done()
         scoring.cancel()

@@ -16,6 +16,7 @@ from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
 from streamad.types import Window
 from tests.support.runtime.pipeline import steps
+from tests.support.waiting import LIMIT_S
 
 SHAPE = (2, 4)
 TERMS = Calibration.from_terms(np.array([[1.0, 2.0]], dtype=np.float32))
@@ -40,7 +41,7 @@ class SumScorer:
         self.threads.add(threading.get_ident())
         self.batches.append([float(x) for x in windows[:, 0, 0]])
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(LIMIT_S)
         if (windows[:, 0, 0] == 13).any():
             raise RuntimeError("13 brings bad luck")
         return (self.factor * np.stack([windows.sum(axis=(1, 2)), lengths], axis=1)).astype(np.float32)
@@ -191,7 +192,7 @@ class Odd(SumScorer):
 async def test_whatever_a_model_raises_nobody_waits_for_ever(error):
     under_test = batcher(Odd(error), windows=2, capacity=2)
     waiting = await submitted(under_test, 13, 14, 1, 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         found = await asyncio.gather(*waiting, return_exceptions=True)
         await under_test.close()
     assert [type(each) for each in found[:2]] == [DetectorError, DetectorError]
@@ -358,7 +359,7 @@ async def test_a_model_that_hangs_can_be_abandoned_and_nothing_waits_for_it() ->
     try:
         await asyncio.to_thread(scorer.entered.wait, 10)
         hanging.abandon()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             await hanging.close()
         with pytest.raises(DetectorError, match="closed"):
             await hanging.submit(window(2))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from streamad_models.devices import full_precision
+from tests.support.waiting import LIMIT_S
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -47,15 +48,15 @@ def test_the_last_of_overlapping_blocks_restores_what_the_first_found() -> None:
     def first() -> None:
         with full_precision(CPU):
             first_is_in.set()
-            second_is_in.wait(60)
+            second_is_in.wait(LIMIT_S)
         first_is_out.set()
 
     thread = threading.Thread(target=first)
     thread.start()
-    first_is_in.wait(60)
+    first_is_in.wait(LIMIT_S)
     with full_precision(CUDA):
         second_is_in.set()
-        first_is_out.wait(60)
+        first_is_out.wait(LIMIT_S)
         within.append(settings())
     thread.join()
     assert within == [("highest", False)]

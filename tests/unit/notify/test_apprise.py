@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from streamad.notify import by_apprise
+from streamad.notify import receiver as receiver_module
 from streamad.notify.by_apprise import AppriseSender
 from streamad.notify.notices import Notice
 from streamad.notify.sending import NotDelivered
 from streamad.notify.service import Notifier
 from tests.support.notify.plant import id_of, notified_plant, write
+from tests.support.waiting import LIMIT_S
 from tests.unit.notify.test_webhook import notice
 
 PASSWORD = "geheim-4711"
@@ -45,7 +47,7 @@ def service() -> Iterator[Service]:
             found.got.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             found.came.set()
             if found.stalls:
-                found.closing.wait(30)
+                found.closing.wait(LIMIT_S)
             self.send_response(found.status)
             self.end_headers()
 
@@ -108,16 +110,19 @@ async def test_a_service_that_hangs_is_left_and_not_asked_twice_at_a_time(
 
 @pytest.mark.parametrize("picture", [True, False])
 async def test_a_picture_of_the_alert_is_attached_if_its_window_is_kept(
-    picture: bool, tmp_path: Path, service: Service
+    picture: bool, tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(receiver_module, "ATTRIBUTION_WAIT_S", LIMIT_S)
     (tmp_path / "mail.secret").write_text(service.url)
     mail = {"name": "mail", "apprise": {"file": "mail.secret"}, "picture": picture, "start": "earliest"}
     notifier = Notifier(notified_plant(tmp_path, mail))
     running = asyncio.create_task(notifier.run())
-    await asyncio.sleep(0.5)  # windows are read from the start on
-    for kind in ("window", "attribution", "alert"):
+    for kind in ("attribution", "alert"):
         write(tmp_path, kind, [1])
-    assert await asyncio.to_thread(service.came.wait, 30)
+    async with asyncio.timeout(LIMIT_S):
+        while not service.came.is_set():
+            write(tmp_path, "window", [1])  # again and again: those before windows are read are passed over
+            await asyncio.sleep(0.01)
     notifier.stop()
     await asyncio.wait([running])
     attached = service.got[0]["attachments"]

@@ -15,6 +15,7 @@ import pytest
 from tests.support.notify.hook import SECRET, Hook, listening
 from tests.support.notify.plant import notified_plant, receiver
 from tests.support.runtime.cli import CliPlant, started, streamad, until_line
+from tests.support.waiting import LIMIT_S
 
 PASSWORD = "geheim-4711"
 
@@ -140,7 +141,7 @@ def test_another_process_of_the_same_plant_is_one_line(plant: CliPlant, hook: Ho
     with started("notify", cwd=plant.folder) as process:
         until_line(process, "notices of alerts go to first")
         lock = plant.folder / ".alerts.jsonl.streamad.hall.notify.first.position.lock"
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not lock.exists() and time.monotonic() < until:
             time.sleep(0.01)
         second = streamad("notify", cwd=plant.folder)

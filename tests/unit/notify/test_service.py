@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -25,8 +26,7 @@ from streamad_connectors.files import subscription as subscription_module
 from streamad_connectors.files.group_position import GroupPosition, Position
 from tests.support.notify.hook import Hook, listening
 from tests.support.notify.plant import id_of, notified_plant, receiver, write
-
-LIMIT_S = 30.0
+from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -100,6 +100,7 @@ async def test_a_new_receiver_begins_with_the_next_alert(tmp_path: Path, hook: H
 async def test_a_notice_waits_for_the_reasons_and_goes_without_in_the_end(
     tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(receiver_module, "ATTRIBUTION_WAIT_S", LIMIT_S)
     plant = notified_plant(tmp_path, receiver(hook))
     write(tmp_path, "alert", [0])
     async with notifying(plant):
@@ -280,6 +281,7 @@ async def test_ten_thousand_at_once_are_a_few_digests_in_bounded_memory(
 ) -> None:
     plant = notified_plant(tmp_path, receiver(hook, digest="2s"))
     write(tmp_path, "alert", range(10_000))
+    began_s = time.monotonic()
     tracemalloc.start()
     try:
         async with notifying(plant):
@@ -288,7 +290,7 @@ async def test_ten_thousand_at_once_are_a_few_digests_in_bounded_memory(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(hook.tries) <= 6
+    assert len(hook.tries) <= 5 + (time.monotonic() - began_s) / 2  # a slow machine reads through several digests
     assert peak < 40_000_000
     assert all(len(notice["data"].get("alerts", ())) <= 5 for notice in hook.notices)
 

@@ -11,9 +11,8 @@ import pytest
 
 from streamad import subscribe
 from streamad.messages import Alert, Feedback, Message
+from tests.support.waiting import LIMIT_S
 from tests.unit.test_messages import MESSAGES
-
-WAIT_S = 20
 
 
 def file_of(folder: Path, *lines: bytes) -> Path:
@@ -23,7 +22,7 @@ def file_of(folder: Path, *lines: bytes) -> Path:
 
 
 async def first(path: Path, kind: type[Message]) -> Message:
-    async with asyncio.timeout(WAIT_S), subscribe(f"file:{path}?poll=1ms", of=(kind,), start="earliest") as messages:
+    async with asyncio.timeout(LIMIT_S), subscribe(f"file:{path}?poll=1ms", of=(kind,), start="earliest") as messages:
         return await anext(messages)
 
 
@@ -65,7 +64,7 @@ async def test_a_message_that_came_after_a_time_out_comes_again(tmp_path: Path) 
     path, url = file_of(tmp_path), f"file:{tmp_path / 'all.jsonl'}?poll=1ms"
     lines = [msgspec.json.encode(each) + b"\n" for each in MESSAGES if isinstance(each, Alert)]
     path.write_bytes(lines[0])
-    async with asyncio.timeout(WAIT_S), subscribe(url, of=Alert, group="desk") as messages:
+    async with asyncio.timeout(LIMIT_S), subscribe(url, of=Alert, group="desk") as messages:
         assert await anext(messages) == MESSAGES[0]
         others = asyncio.all_tasks()
         with pytest.raises(TimeoutError):
@@ -74,5 +73,5 @@ async def test_a_message_that_came_after_a_time_out_comes_again(tmp_path: Path) 
         later = msgspec.structs.replace(MESSAGES[0], alert_id="later")
         path.write_bytes(lines[0] + msgspec.json.encode(later) + b"\n")
         await asyncio.wait(asyncio.all_tasks() - others)
-    async with asyncio.timeout(WAIT_S), subscribe(url, of=Alert, group="desk") as messages:
+    async with asyncio.timeout(LIMIT_S), subscribe(url, of=Alert, group="desk") as messages:
         assert await anext(messages) == later

@@ -19,6 +19,7 @@ from streamad.pictures.content import Courses, Picture, picture_of
 from streamad.pictures.drawing import drawn
 from streamad.types import ChannelSpec
 from tests.support.pictures import attribution_of, calibration_of, facts_of, segment_of, window_of
+from tests.support.waiting import LIMIT_S
 
 NAMES = ["temp", "flow", "ph"]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -113,7 +114,7 @@ def test_pictures_open_no_window_and_keep_no_figure() -> None:
         "import sys; from tests.unit.pictures.test_drawing import drawn, picture; drawn(picture());"
         "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stdout.split() == ["False", "False"]
 
 

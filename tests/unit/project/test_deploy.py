@@ -33,6 +33,7 @@ from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.faults import CHANNELS
 from streamad.system.clock import SystemClock
 from tests.support.ports import free_port
+from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -345,7 +346,7 @@ def test_the_secret_of_the_notices_is_made_once(compose: dict[str, Any], tmp_pat
 
 def until_connected(port: int) -> None:
     """Wait until a program listens at ``port``."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + LIMIT_S
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 10).close()

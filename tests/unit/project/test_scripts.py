@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.scripts import script
+from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "mkdir", "rm", "touch")
@@ -68,7 +69,7 @@ class Checkout:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
             check=False,
         )
 
@@ -187,7 +188,7 @@ def test_two_scripts_at_once_install_once(checkout: Checkout) -> None:
         assert waiting.stderr is not None
         assert waiting.stderr.readline().startswith("waiting for another installation")
         (checkout.venv / ".streamad-installed-dev").write_text(key)
-    stdout, _ = waiting.communicate(timeout=60)
+    stdout, _ = waiting.communicate(timeout=LIMIT_S)
     assert (waiting.returncode, stdout) == (0, "1 passed\n1 passed\n")
     assert checkout.installs() == []
 

@@ -36,6 +36,7 @@ from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, RecordBatch
 from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, until
+from tests.support.waiting import LIMIT_S
 
 MESSAGES = [
     line("a", "a-0", [1] * 8, end=True),
@@ -186,7 +187,7 @@ class OneMetric(Collector):
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -197,7 +198,7 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
 
 def asked_until_answered(port: int) -> tuple[int, str]:
     """Return the answer of /livez, asked for again for a minute if the connection is closed."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         with contextlib.suppress(OSError, http.client.HTTPException):
             return get(port, "/livez")
@@ -246,7 +247,7 @@ async def test_a_loop_that_hangs_is_not_alive_and_a_scrape_gets_an_answer(monkey
 
         asking = threading.Thread(target=ask)
         asking.start()
-        asking.join(60)  # the loop hangs: it waits for the answers
+        asking.join(LIMIT_S)  # the loop hangs: it waits for the answers
         assert answers[-2][0] == 503
         assert "the event loop has not turned" in answers[-2][1]
         assert answers[-1] == (503, "the metrics could not be collected: not within 0.2 s\n")
@@ -311,7 +312,7 @@ async def test_requests_that_are_none_are_refused_and_the_next_is_answered(sent:
     async with server() as made:
 
         def ask() -> bytes:
-            with socket.create_connection(("127.0.0.1", made.port), timeout=30) as asking:
+            with socket.create_connection(("127.0.0.1", made.port), timeout=LIMIT_S) as asking:
                 with contextlib.suppress(OSError):  # it is refused before all is sent
                     asking.sendall(sent)
                     asking.shutdown(socket.SHUT_WR)
@@ -328,12 +329,12 @@ async def test_closing_amid_a_scrape_returns() -> None:
     made = MetricsServer("127.0.0.1:0", OneMetric(), lambda: True)
     port = made.port
     asking = asyncio.create_task(asyncio.to_thread(get, port, "/metrics"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         await asking
         with socket.create_connection(("127.0.0.1", port)):
             await made.close()
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize("amid", ["before it is collected", "while it is collected"])
@@ -347,7 +348,7 @@ def test_a_scrape_that_outlives_the_loop_is_told_of_the_stop(amid: str, monkeypa
 
     def waited(accept: str) -> Any:
         begun.set()
-        assert ended.wait(60)
+        assert ended.wait(LIMIT_S)
         return choose_encoder(accept)
 
     if amid == "while it is collected":
@@ -359,13 +360,13 @@ def test_a_scrape_that_outlives_the_loop_is_told_of_the_stop(amid: str, monkeypa
         made = MetricsServer("127.0.0.1:0", OneMetric(), lambda: True)
         asking = threading.Thread(target=lambda: answers.append(get(made.port, "/metrics")))
         asking.start()
-        assert await asyncio.to_thread(begun.wait, 60)
+        assert await asyncio.to_thread(begun.wait, LIMIT_S)
         await made.close()
         return asking
 
     asking = asyncio.run(serve())
     ended.set()
-    asking.join(60)
+    asking.join(LIMIT_S)
     assert answers == [(503, "the metrics could not be collected: the worker is stopping\n")]
 
 

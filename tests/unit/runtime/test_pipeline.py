@@ -27,6 +27,7 @@ from tests.support.runtime.pipeline import (
     steps,
     until,
 )
+from tests.support.waiting import LIMIT_S
 
 LATENESS = {"allowed_lateness": "3s"}
 
@@ -139,7 +140,7 @@ class HeldScorer(SquareScorer):
     def score(self, windows: Any, lengths: Any) -> Any:
         if len(self.batches) >= self.n_free:
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(LIMIT_S)
         return super().score(windows, lengths)
 
 

@@ -23,6 +23,7 @@ from tests.support.runtime.pipeline import (
     settings_of,
     until,
 )
+from tests.support.waiting import LIMIT_S
 
 
 def version_of(name: str, version: str = "0001") -> ModelInService:
@@ -98,7 +99,7 @@ async def test_a_model_that_loads_slowly_holds_back_its_own_partition_only() -> 
     gate = threading.Event()
 
     def load(name: str) -> ModelInService:
-        assert name == "default.A" or gate.wait(30)
+        assert name == "default.A" or gate.wait(LIMIT_S)
         return version_of(name)
 
     bank = ModelBank(settings, clock, load)

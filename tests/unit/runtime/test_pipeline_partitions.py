@@ -37,6 +37,7 @@ from tests.support.runtime.pipeline import (
     steps,
     until,
 )
+from tests.support.waiting import LIMIT_S
 
 
 def chunk(stream: str, number: int) -> bytes:
@@ -190,7 +191,7 @@ async def test_an_event_is_committed_in_time_if_nothing_else_is() -> None:
 async def test_a_scorer_that_hangs_ends_the_run() -> None:
     class Hanging(SquareScorer):
         def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
-            assert stalled.wait(30)
+            assert stalled.wait(LIMIT_S)
             return super().score(windows, lengths)
 
     stalled = threading.Event()

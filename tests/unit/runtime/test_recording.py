@@ -15,6 +15,7 @@ from streamad.testing import ListSource, ManualClock
 from streamad.testing.stubs import ScriptItem
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceNotice
 from tests.support.runtime.pipeline import steps
+from tests.support.waiting import LIMIT_S
 
 
 class Feeds:
@@ -162,7 +163,7 @@ async def test_a_stop_finishes_what_is_there_even_while_the_source_is_silent() -
     await steps(50)
     assert not task.done()
     recorder.request_stop()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, LIMIT_S)
     assert (feeds.offsets("p"), feeds.flushed, feeds.closed) == ([1, 2], {"p": 2}, {"p"})
     assert recorder.was_stopped
 

@@ -18,6 +18,7 @@ from streamad.types import PartitionAssigned, Record, RecordBatch
 from tests.support.runtime.claims import ClaimReader, ClaimTopic
 from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import START_US, Run, line, run_pipeline, settings_of
+from tests.support.waiting import LIMIT_S
 
 MEMORY_S = 100
 SETTINGS = settings_of(
@@ -58,7 +59,7 @@ def clock() -> ManualClock:
 
 async def until(is_so: Callable[[], bool], clock: ManualClock) -> None:
     """Let the others take their turns, and time pass, until ``is_so``."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while not is_so():
             clock.advance(0.001)
             await asyncio.sleep(0)

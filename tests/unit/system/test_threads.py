@@ -11,8 +11,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 from streamad.system.threads import LoneThread, in_thread
+from tests.support.waiting import LIMIT_S
 
-WAIT_S = 30
 HANGING = """
 import threading
 from streamad.system import threads
@@ -27,7 +27,7 @@ hanging.shutdown()
 def test_calls_come_one_after_the_other_in_the_same_thread() -> None:
     thread = LoneThread("lone")
     idents = [thread.submit(threading.get_ident) for _ in range(5)]
-    assert len({ident.result(WAIT_S) for ident in idents} - {threading.get_ident()}) == 1
+    assert len({ident.result(LIMIT_S) for ident in idents} - {threading.get_ident()}) == 1
     numbers: list[int] = []
     for number in range(100):
         thread.submit(numbers.append, number)
@@ -47,7 +47,7 @@ async def test_a_result_and_an_error_come_back() -> None:
 
 async def test_a_cancelled_caller_leaves_and_the_thread_goes_on() -> None:
     thread, gate = LoneThread("lone"), threading.Event()
-    task = asyncio.create_task(in_thread(thread, gate.wait, WAIT_S))
+    task = asyncio.create_task(in_thread(thread, gate.wait, LIMIT_S))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -59,15 +59,17 @@ async def test_a_cancelled_caller_leaves_and_the_thread_goes_on() -> None:
 
 def test_waiting_calls_may_be_cancelled() -> None:
     thread, gate = LoneThread("lone"), threading.Event()
-    begun = thread.submit(gate.wait, WAIT_S)
+    begun = thread.submit(gate.wait, LIMIT_S)
     waiting = thread.submit(print, "never")
     thread.shutdown(cancel_futures=True)
     gate.set()
-    assert begun.result(WAIT_S)
+    assert begun.result(LIMIT_S)
     with pytest.raises(CancelledError):
-        waiting.result(WAIT_S)
+        waiting.result(LIMIT_S)
 
 
 def test_a_process_does_not_wait_for_a_call_that_hangs() -> None:
-    ended = subprocess.run([sys.executable, "-c", HANGING], timeout=WAIT_S, check=False, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING], timeout=LIMIT_S, check=False, capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "at its end\n", "")

@@ -14,6 +14,7 @@ import pytest
 
 from streamad.messages import Event, Feedback
 from streamad.web.access import Level
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
 
@@ -453,7 +454,7 @@ async def test_of_browsers_that_come_together_no_more_than_the_most_listen(tmp_p
                 all_answered.set()
 
     asked = [asyncio.create_task(page.application(dict(scope), receive, send)) for _ in range(40)]  # type: ignore[arg-type]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await all_answered.wait()
         assert sorted(statuses) == [200] * 10 + [503] * 30
         gone.set()

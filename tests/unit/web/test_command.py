@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import messages_of
 from tests.support.web.page import plant_in
 
@@ -38,7 +39,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def fetched(url: str, cookie: str = "") -> str:
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"cookie": cookie}), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"cookie": cookie}), timeout=LIMIT_S) as answer:
         content: str = answer.read().decode()
     return content
 
@@ -51,7 +52,7 @@ def cookie_of(link: str) -> str:
             return None
 
     with pytest.raises(HTTPError) as error:
-        urllib.request.build_opener(Stays).open(link, timeout=30)
+        urllib.request.build_opener(Stays).open(link, timeout=LIMIT_S)
     assert error.value.code == 303
     error.value.close()
     return str(error.value.headers["set-cookie"]).partition(";")[0]
@@ -69,7 +70,7 @@ def test_the_printed_link_opens_the_page_and_stays_over_a_restart(tmp_path: Path
             fetched(link.partition("?")[0])
         refused.value.close()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(LIMIT_S) == 0
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
     assert (tmp_path / "view.sqlite3.token").stat().st_mode & 0o777 == 0o600
@@ -112,7 +113,9 @@ def test_a_token_that_is_none_is_named_by_its_key_and_not_shown(
     plant_in(tmp_path, web={"auth": {"token": {"file": "page.secret"}}})
     if content is not None:
         (tmp_path / "page.secret").write_bytes(content)
-    done = subprocess.run([*WEB, "--port", "0"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*WEB, "--port", "0"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     (line,) = [text for text in done.stderr.splitlines() if "web.auth.token.file" in text]
     assert done.returncode == 2
     assert said in line
@@ -138,7 +141,7 @@ def test_a_second_page_on_one_view_is_refused_in_one_line_until_the_first_is_dea
         (line,) = [line for line in done.stderr.splitlines() if line]
         assert re.match(r"error: another page uses .*view\.sqlite3: open that one, or end it, or .* web\.view", line)
         first.kill()  # it cleans nothing up
-        first.wait(30)
+        first.wait(LIMIT_S)
         with serving(tmp_path) as (_, again):
             assert "<h1>Now</h1>" in fetched(again.partition("?")[0], cookie_of(again))
 
@@ -157,10 +160,10 @@ def test_each_of_the_most_browsers_can_load_pages_while_all_listen(tmp_path: Pat
         head = {"Cookie": cookie_of(link)}
         host = urlsplit(link).netloc
         for _ in range(n):
-            listener = stack.enter_context(closing(HTTPConnection(host, timeout=30)))
+            listener = stack.enter_context(closing(HTTPConnection(host, timeout=LIMIT_S)))
             listener.request("GET", "/changes", headers=head)
             assert listener.getresponse().status == 200
-        loads = [stack.enter_context(closing(HTTPConnection(host, timeout=30))) for _ in range(2 * n)]
+        loads = [stack.enter_context(closing(HTTPConnection(host, timeout=LIMIT_S))) for _ in range(2 * n)]
         for connection in loads:
             connection.request("GET", "/", headers=head)
         answers = [connection.getresponse() for connection in loads]

@@ -10,6 +10,7 @@ import uvicorn
 
 from streamad.web import connections
 from streamad.web.connections import Connection
+from tests.support.waiting import LIMIT_S
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -24,7 +25,7 @@ async def test_a_connection_that_asks_nothing_more_is_closed(sent: bytes, monkey
     )
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
     writer.write(sent)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         answer = await reader.read()  # until it is closed
     assert (b"200 OK" in answer) is (REQUEST in sent)
     writer.close()

@@ -15,6 +15,7 @@ from streamad.web.reading import Reading
 from streamad.web.store import view as views
 from streamad.web.store.view import View
 from streamad.web.store.view_file import ViewError
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import MODEL, messages_of, verdict
 from tests.support.web.page import PageUnderTest, plant_in
 from tests.unit.web.test_reading import opened, write
@@ -76,7 +77,7 @@ async def test_a_view_that_is_damaged_while_the_page_runs_is_begun_anew(
     reading = Reading(plant_in(tmp_path), view, changed.set)
 
     async def until(done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not done():
                 changed.clear()
                 await changed.wait()

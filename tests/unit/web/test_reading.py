@@ -19,6 +19,7 @@ from streamad.messages.accepting import accepted
 from streamad.types import to_us
 from streamad.web.reading import Reading
 from streamad.web.store.view import View
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import plant_in
 
@@ -54,7 +55,7 @@ async def read_until(
     reading = reading or Reading(plant_in(folder), view, changed.set)
     task = asyncio.create_task(reading.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not done():
                 changed.clear()
                 waiting = asyncio.ensure_future(changed.wait())
@@ -92,7 +93,7 @@ async def test_files_that_are_not_there_yet_are_waited_for_without_a_warning(
     task = asyncio.create_task(Reading(plant_in(tmp_path), view, changed.set).run())
     await asyncio.sleep(0.5)  # time in which it would be said
     write(tmp_path, messages_of(1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while not view.latest(1):
             changed.clear()
             await changed.wait()
@@ -205,7 +206,7 @@ async def test_outputs_that_come_later_are_waited_for(tmp_path: Path) -> None:
     task = asyncio.create_task(reading.run())
     await asyncio.sleep(0)
     write(tmp_path, [verdict(1)])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await changed.wait()
     assert [one.sequence for one in view.latest(9)] == ["B-1"]
     task.cancel()
@@ -300,7 +301,7 @@ async def test_a_reading_that_ends_by_an_error_is_a_trouble(tmp_path: Path, monk
     monkeypatch.setattr(view, "look", odd)
     task = asyncio.create_task(reading.run())
     task.add_done_callback(reading.note_end)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await changed.wait()
     assert "ValueError('odd')" in reading.troubles["outputs"]
     view.close()

@@ -11,6 +11,7 @@ import pytest
 
 from streamad.web import shared
 from streamad.web.shared import Shared
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import messages_of
 from tests.support.web.page import HOST, PageUnderTest
 
@@ -131,7 +132,7 @@ async def test_pictures_that_are_asked_for_side_by_side_are_drawn_one_after_the_
         "headers": [(b"host", HOST.encode()), (b"cookie", cookie)], "client": ("127.0.0.1", 1), "server": ("h", 1),
         "http_version": "1.1", "root_path": "", "extensions": {},
     }  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*(page.application(dict(scope), receive, send) for _ in range(6)))
     assert statuses == [200] * 6
     page.view.close()

@@ -23,6 +23,7 @@ from streamad.web.http.changes import Changes
 from streamad.web.pages.running import clock_of, model_of
 from streamad.web.reading import Reading
 from streamad.web.workers import Workers
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import MODEL, T, messages_of, verdict
 from tests.support.web.page import PageUnderTest, plant_in
 from tests.support.web.status import curve_of, opened, status_of
@@ -150,7 +151,7 @@ async def test_an_open_page_hears_of_a_growing_silence_without_any_status(
     reading = asyncio.create_task(Reading(page.plant, page.view, changes.wake, workers).run())
     told = changes.stream(page.view.mark)
     numbers = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         assert (await anext(told)).startswith("retry")
         for age_s in (40.0, 50.0, 60.0):
             clock.advance(age_s - (clock.now_us() - to_us(T)) / 1e6)
@@ -273,7 +274,7 @@ async def test_the_folder_is_followed(tmp_path: Path) -> None:
         (folder / "new").replace(folder / name)
 
     async def until(what: Any) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not what():
                 changed.clear()
                 await changed.wait()
@@ -287,7 +288,7 @@ async def test_the_folder_is_followed(tmp_path: Path) -> None:
         write("line-2.jsonl", encoded(status_of("line-2", created_at=now)))
         await until(lambda: len(reading.workers.seen()) == 2)
         (folder / "line-2.jsonl").unlink()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while len(reading.workers.seen()) == 2:  # noqa: ASYNC110 - a removal is no event
                 await asyncio.sleep(0.01)
     finally:
@@ -332,7 +333,7 @@ async def test_a_removed_status_of_the_topic_removes_the_worker(
     view, changed = opened_view(tmp_path), asyncio.Event()
     reading = Reading(plant, view, changed.set)
     task = asyncio.create_task(reading.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while reading.workers.number < len(given):
             changed.clear()
             await changed.wait()
@@ -377,7 +378,7 @@ async def _read_folder(tmp_path: Path, done: Any) -> Reading:
     view, changed = opened_view(tmp_path), asyncio.Event()
     reading = Reading(plant_in(tmp_path, sinks={"status": "status"}), view, changed.set)
     task = asyncio.create_task(reading.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while not done(reading):
             changed.clear()
             await changed.wait()
@@ -402,7 +403,7 @@ async def _trouble_of(tmp_path: Path, make: Any) -> None:
     view, changed = opened_view(tmp_path), asyncio.Event()
     reading = Reading(plant, view, changed.set)
     task = asyncio.create_task(reading.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while not reading.troubles:
             changed.clear()
             await changed.wait()
@@ -554,7 +555,7 @@ async def test_many_statuses_wake_the_open_pages_once(tmp_path: Path, monkeypatc
     view, workers = opened_view(tmp_path), Looked(plant.clock)
     reading = Reading(plant, view, lambda: wakes.append(workers.number), workers)
     task = asyncio.create_task(reading.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await read.wait()
         while not wakes or wakes[-1] < 301:
             looked.clear()
@@ -662,7 +663,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 async def test_the_stream_of_changes_tells_of_workers(tmp_path: Path) -> None:
     page = page_with(tmp_path)
     told = page.changes.stream(page.view.mark)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         assert (await anext(told)).startswith("retry")
         assert await anext(told) == "event: status\ndata: 0\n\n"
         coming = asyncio.ensure_future(anext(told))

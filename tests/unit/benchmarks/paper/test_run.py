@@ -19,6 +19,7 @@ from benchmarks.paper.__main__ import main
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.results_table import RESULTS, Tables, read_results
 from benchmarks.paper.todo import is_current
+from tests.support.waiting import LIMIT_S
 from tests.unit.benchmarks.paper.archives import write_waves
 from tests.unit.benchmarks.paper.results import result, stored
 
@@ -186,12 +187,12 @@ def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(stro
     assert any(line.startswith("1/400 ") for line in run.stderr)  # its first cell is stored
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     run.send_signal(signal.SIGINT)
-    _, output = run.communicate(timeout=60)
+    _, output = run.communicate(timeout=LIMIT_S)
     assert run.returncode == 130
     assert "the same command resumes from here" in output.splitlines()[-1]
     assert "Traceback" not in output
     assert children
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + LIMIT_S
     while any(is_alive(pid) for pid in children):  # multiprocessing's own helper ends when it sees that the run has
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from streamad.errors import ConfigError, SourceError
 from streamad.types import FILE_OFFSETS, PartitionAssigned, Record, RecordBatch
 from streamad_connectors.files.follow import growing
+from streamad_connectors.files.follow import source as follow_module
 from tests.support.files import read_one, source
 from tests.support.follow import Tail, append, delete, move, n_open_files, rotate, write_anew
+from tests.support.waiting import LIMIT_S
 
 
 def json_lines(first: int, after: int) -> bytes:
@@ -538,11 +540,13 @@ async def test_many_files_are_not_all_kept_open(tmp_path: Path, monkeypatch: pyt
     assert [sum(len(batch.records) for batch in batches) for batches in by_name.values()] == [5] * len(logs)
 
 
-async def test_a_wait_ends_at_once_when_the_source_is_closed(log: Path) -> None:
-    async with asyncio.timeout(4):
-        tail = Tail("app.jsonl", log.parent, follow_interval="5s")
+async def test_a_wait_ends_at_once_when_the_source_is_closed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        tail = Tail("app.jsonl", log.parent)
         await tail.begin()
         await tail.catch_up()
+        monkeypatch.setattr(follow_module, "_LOOKING_SHARE", 1e12)  # the next look is an hour away
+        monkeypatch.setattr(follow_module, "_LONGEST_PAUSE_S", 3600.0)
         waiting = asyncio.ensure_future(tail.catch_up())
         await asyncio.wait([waiting], timeout=0.05)
         assert not waiting.done()

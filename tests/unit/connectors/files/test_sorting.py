@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-import time
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +20,12 @@ from streamad.commands.shared.plants import check_parts
 from streamad.errors import SourceError
 from streamad.ingest.record_times import times_for
 from streamad.plant import Plant
-from streamad.plugins import ConnectorContext, connect_source
+from streamad.plugins import ConnectorContext, RecordTimes, connect_source
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
 from streamad_connectors.files.formats import sorting
 from streamad_connectors.files.formats.sorting import sorted_records
-from tests.support.runtime.pipeline import CHANNELS, line, settings_of
+from tests.support.runtime.pipeline import CHANNELS, line, settings_of, until
 from tests.support.runtime.recordings import write_recording
 
 TIMES = times_for(settings_of())
@@ -152,20 +151,32 @@ async def test_a_sorted_file_may_name_its_sequence(tmp_path: Path) -> None:
             assert [(one.offset, one.value, one.sequence) for one in event.records] == expected
 
 
+class CountedTimes:
+    """The times of the records, counted: the sort asks for one after the other."""
+
+    def __init__(self, times: RecordTimes) -> None:
+        self._times, self.identity, self.n_asked = times, times.identity, 0
+
+    def of(self, record: Record) -> int | None:
+        self.n_asked += 1
+        return self._times.of(record)
+
+
 async def test_a_stop_does_not_wait_for_the_sort(tmp_path: Path) -> None:
     lines = [message(time_s, time_s) for time_s in range(1000)]
     write_recording(tmp_path / "a.jsonl", lines * 100)
-    source = connect_source("a.jsonl", {"sort": True}, context_of(tmp_path))
+    assert TIMES is not None
+    times = CountedTimes(TIMES)
+    context = ConnectorContext(settings_of().channel_specs, ManualClock(), tmp_path, times=times)
+    source = connect_source("a.jsonl", {"sort": True}, context)
     events = source.batches()
     await source.seek((await anext(events)).partition, None)  # type: ignore[union-attr]
     pull = asyncio.ensure_future(anext(events))
-    await asyncio.sleep(0.05)
-    began_s = time.perf_counter()
+    await until(lambda: times.n_asked > 0)
     pull.cancel()
     await asyncio.gather(pull, return_exceptions=True)
-    stopped_s = time.perf_counter() - began_s
     assert pull.cancelled()
-    assert stopped_s < 0.5  # the sort takes seconds
+    assert times.n_asked < 100_000, "it sorted to the end"
     await source.close()
 
 

@@ -20,6 +20,7 @@ from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Subscription
 from streamad.testing import ManualClock
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
+from tests.support.waiting import LIMIT_S
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONTEXT = ConnectorContext((), ManualClock())
@@ -52,7 +53,7 @@ def plant(tmp_path: Path) -> Plant:
 
 
 async def take(messages: Messages[Event], n: int) -> list[str]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         return [(await anext(messages)).message for _ in range(n)]
 
 
@@ -221,7 +222,7 @@ async def test_a_reader_that_is_cancelled_while_it_saves_its_position_ends_witho
                 started.set()
 
         following = asyncio.ensure_future(follow())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             await started.wait()
         await asyncio.sleep(0)
         following.cancel()

@@ -17,6 +17,7 @@ from streamad.system.files import write_atomically
 from streamad.system.saved_progress import CommitFile
 from streamad.testing import ManualClock
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
+from tests.support.waiting import LIMIT_S
 
 SINK = "out/windows.jsonl"
 
@@ -102,7 +103,7 @@ async def test_a_line_is_yielded_once_its_commit_is_there(tmp_path: Path) -> Non
     done, _ = await asyncio.wait({coming}, timeout=0.05)
     assert not done
     writer.commit("p0")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         assert (await coming).value == b"first\n"
         writer.append(b"so")
         writer.commit("p0")  # its file is as long as before

@@ -16,6 +16,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import HoldingSubscription, StoredMessage
 from streamad.testing import ManualClock
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
+from tests.support.waiting import LIMIT_S
 
 CONTEXT = ConnectorContext((), ManualClock())
 
@@ -32,7 +33,7 @@ class Reader:
         self.done: list[str] = []
 
     async def read(self, n: int) -> list[str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             found = [json.loads((await anext(self._messages)).value)["message"] for _ in range(n)]
         self.held += found
         return found

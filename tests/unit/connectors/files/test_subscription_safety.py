@@ -25,11 +25,10 @@ from streamad.ports import EndingSubscription, StoredMessage
 from streamad.testing import ManualClock
 from streamad_connectors.files import subscription as subscription_module
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
-from tests.support.waiting import returned
+from tests.support.waiting import LIMIT_S, returned
 
 CONTEXT = ConnectorContext((), ManualClock())
 LIMIT = 1_000
-WAIT_S = 20
 
 
 def follow(path: Path, **options: Any) -> FileSubscription:
@@ -41,7 +40,7 @@ def follow(path: Path, **options: Any) -> FileSubscription:
 async def messages_of(subscription: FileSubscription) -> AsyncIterator[AsyncIterator[StoredMessage]]:
     messages = subscription.messages()
     try:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             yield messages
     finally:
         await messages.aclose()  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
 
 from streamad_connectors.kafka.client.stopping import connected, discard, stop_client
+from tests.support.waiting import LIMIT_S
 
 
 class SilentBroker:
@@ -48,7 +49,7 @@ async def test_a_client_is_closed_whenever_its_end_is_cancelled(
 ) -> None:
     """aiokafka complains of what was left open when the collector finds it, in the midst of whatever runs then."""
     consumer = AIOKafkaConsumer(bootstrap_servers=silent_broker.address)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         starting = asyncio.ensure_future(consumer.start())
         await silent_broker.is_reached.wait()
         ending = asyncio.ensure_future(end(consumer))
@@ -83,7 +84,7 @@ async def test_a_start_that_is_cancelled_while_it_asks_for_the_cluster_leaves_no
     starting = asyncio.ensure_future(connected(start))
     await asks.wait()
     starting.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         with pytest.raises(asyncio.CancelledError):
             await starting
         (reader,) = silent_broker.readers

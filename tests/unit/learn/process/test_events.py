@@ -18,8 +18,8 @@ from streamad.learn.process.events import LearnerEvents
 from streamad.plant import Plant
 from streamad.system.clock import SystemClock
 from tests.support.learning.store import LearningPlant
+from tests.support.waiting import LIMIT_S
 
-LIMIT_S = 60.0
 ENDLESS = """
 import asyncio, sys
 from pathlib import Path

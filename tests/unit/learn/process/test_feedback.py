@@ -27,12 +27,12 @@ from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
 from tests.support.learning.plant import settings_of
+from tests.support.waiting import LIMIT_S
 
 NOW = datetime(2026, 3, 1, 8, 15, 30, tzinfo=UTC)
 NOW_US = round(NOW.timestamp()) * 1_000_000
 BEFORE_YEAR_1 = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 AFTER_YEAR_9999 = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))
-WAIT_S = 20
 
 
 def said(alert_id: str = "a1", **changes: Any) -> Feedback:
@@ -88,13 +88,13 @@ class Desk:
         return [feedback.alert_id for feedback in self.heard if isinstance(feedback, Feedback)]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
 
     async def sleeps(self) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not self.clock.n_sleepers:  # noqa: ASYNC110 - the clock tells nobody
                 await asyncio.sleep(0)
 
@@ -161,7 +161,7 @@ async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
         started.set()
         await asyncio.Event().wait()
 
-    async with desk.reader(hang), asyncio.timeout(WAIT_S):
+    async with desk.reader(hang), asyncio.timeout(LIMIT_S):
         await started.wait()
     async with desk.reader():
         await desk.until(lambda: len(desk.heard) == 2)

@@ -21,10 +21,9 @@ from streamad.plant import Plant
 from streamad.system.tasks import wait_for_either
 from streamad.testing import ManualClock
 from tests.support.learning.plant import settings_of
-from tests.support.waiting import returned
+from tests.support.waiting import LIMIT_S, returned
 
 NOW_US = round(datetime(2026, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000
-WAIT_S = 20
 PATIENCE_S = 10.0
 
 
@@ -82,14 +81,14 @@ class Desk:
         reader = CountingReader(self, take or self.take)
         task = asyncio.create_task(reader.run())
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(LIMIT_S):
                 yield reader
         finally:
             await reader.close()
             await task
 
     async def sleeps(self) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not self.clock.n_sleepers:  # noqa: ASYNC110 - the clock tells nobody
                 await asyncio.sleep(0)
 

@@ -31,6 +31,7 @@ from streamad.types import Position, from_us
 from tests.support.learning.inlier_cases import START_US, judged_as
 from tests.support.learning.store import NAME, QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, L
+from tests.support.waiting import LIMIT_S
 
 Kept = dict[str, tuple[str, str, float | None]]
 
@@ -301,7 +302,7 @@ async def test_what_was_read_before_another_learner_took_over_is_not_stored(
     events: list[str] = []
     learner = PlantLearner(plant.plant, lambda kind, *_, **__: events.append(kind))
     running = asyncio.create_task(learner.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while not subscriptions[1].n_released:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.02)
     learner.request_stop()

@@ -21,6 +21,7 @@ from streamad.testing import ManualClock
 from streamad.types import Window
 from tests.support.learning.plant import MeanDetector, MeanModel, settings_of, train, windows_of
 from tests.support.runtime.pipeline import steps, until
+from tests.support.waiting import LIMIT_S
 
 NAME = "default"
 
@@ -38,7 +39,7 @@ class GatedDetector(MeanDetector):
     def load(self, folder: Path, *, device: str) -> MeanModel:
         self.loads.append(folder.name)
         self.threads.add(threading.get_ident())
-        assert self.gate.wait(20)
+        assert self.gate.wait(LIMIT_S)
         return super().load(folder, device=device)
 
 

@@ -29,6 +29,7 @@ from streamad.system.clock import SystemClock
 from streamad.system.locks import try_lock
 from streamad.testing import ManualClock
 from tests.support.learning.training import COMMAND, ENVIRONMENT, PLUGINS, TrainingPlant
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lowest priority is tested as Linux has it")
 
@@ -100,7 +101,7 @@ def request_of(reason: TrainingReason = "first") -> TrainingRequest:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(LIMIT_S):
         while not is_so():  # noqa: ASYNC110 - another process makes it so
             await asyncio.sleep(0.002)
 
@@ -287,7 +288,7 @@ async def test_a_training_that_does_not_listen_is_killed_after_the_grace(tmp_pat
     worker = worker_of(plant, grace_s=0.2)
     worker.start()
     await until(lambda: len(plant.journal("epoch")) == 1)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(LIMIT_S):
         await worker.trainings.close()
     assert_failed(worker.results[-1], "it resumes at the next start", kind="interrupted")
     with pytest.raises(ProcessLookupError):
@@ -478,7 +479,7 @@ async def test_children_that_share_turns_train_one_after_the_other(tmp_path: Pat
     await until(lambda: len(plants[0].journal("epoch")) == 1)
     assert all(worker.trainings.is_running for worker in workers)
     assert workers[1].pid is None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         await workers[2].trainings.close()
     assert not workers[2].trainings.is_running
     for plant in plants:
@@ -506,7 +507,7 @@ async def test_a_process_that_holds_the_output_of_its_training_holds_up_no_resul
         "import subprocess, sys; print(subprocess.Popen(['sleep', '600'], stdout=2).pid, file=sys.stderr); sys.exit(3)"
     )
     worker = worker_of(TrainingPlant(tmp_path), command=(sys.executable, "-c", holder))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         result = await worker.train()
     assert_failed(result, "ended with exit code 3: ")
     assert isinstance(result, TrainingFailed)

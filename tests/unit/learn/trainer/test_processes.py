@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import LIMIT_S
+
 ROOT = Path(__file__).parents[4]
 
 
@@ -20,7 +22,7 @@ def run(mode: str, folder: Path) -> Any:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
