@@ -139,7 +139,8 @@ class PatternSettings(ConfigSection):
     """The parts of a text that names several things, such as a tag or a key."""
 
     field: str
-    """Field of the text; `key`: the record's key, `topic`: its topic's name, `header:NAME`: a header of it."""
+    """Field of the text; `key`: the record's key; in messages without such a field `topic`: the record's topic,
+    `header:NAME`: a header of it."""
     parts: str
     """The text with {stream}, {channel} and {sequence} in place of its parts, {} for any other, as in
     `Plant.{stream}.{channel}`."""

@@ -256,7 +256,9 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
         entries.append(Entry("length", found["length"], "a guess: samples in a sequence"))
         entries.append(Entry("gap", "10s", "with end: [gap]: no sample for this long", active=False))
     if "without_id" in found:
-        entries.append(Entry("without_id", "skip", f"a guess: without {layout.sequence[0]}, as between two; or: keep"))
+        entries.append(
+            Entry("without_id", "skip", f"a guess: without {layout.sequence_title}, as between two; or: keep")
+        )
     longest_us = rhythm.longest_us if rhythm is not None else 0
     limit_us = 4 * longest_us
     if {"change", "restart"} & {*found["end"]}:  # a sequence waits for the next one to begin

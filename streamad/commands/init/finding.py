@@ -195,16 +195,16 @@ def _words_and_ids(
     """
     words = None if is_per_channel else find_words(rest, rows.n)
     free = {path: of for path, of in rest.items() if not is_run_flag(of) and (words is None or path != words.path)}
-    ids = find_ids(free, notes, rows, key)
-    if words is None or ids.restarts:
-        return None, ids
-    column, stream = rest[words.path], key if ids.stream == KEY else rest.get(ids.stream or "")
-    named = {row for path in ids.sequence for row in rest[path].rows}
-    if not are_needed(words, column, named, rows, rows.codes(stream)):
-        return None, ids
-    del rest[words.path]
-    notes.append(words.note(share_outside(words, column, stream, rows.n)))
-    return words, ids
+    if words is not None:
+        column, noted = rest[words.path], list[str]()
+        ids = find_ids(free, noted, rows, key, words.rows(column))
+        stream = key if ids.stream == KEY else rest.get(ids.stream or "")
+        named = {row for path in ids.sequence for row in rest[path].rows}
+        if not ids.restarts and are_needed(words, column, named, rows, rows.codes(stream)):
+            del rest[words.path]
+            notes += [*noted, words.note(share_outside(words, column, stream, rows.n))]
+            return words, ids
+    return None, find_ids(free, notes, rows, key)
 
 
 def _with_state(

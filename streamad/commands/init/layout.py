@@ -95,23 +95,25 @@ class Layout:
 def note_without_id(
     layout: Layout, n_messages: int, sequences: Mapping[int, object], streams: Mapping[int, object]
 ) -> None:
-    """Note messages without a sequence id, by row; those in runs between two sequences are left out."""
-    without, name = n_messages - len(sequences), layout.sequence[0]
+    """Note messages, or readings of the tag, without a sequence id, by row; those in runs between two are left out."""
+    without, name = n_messages - len(sequences), layout.sequence_title
+    of_all = f"{without} of {n_messages}"
+    lack = f"{of_all} messages have no {name}" if layout.id_tag is None else f"{of_all} readings of {name} are empty"
     place = place_of_missing(n_messages, sequences, streams) if without else "outside"
     if place == "between":
         layout.skips_without_id = True
         layout.notes.append(
-            f"{without} of {n_messages} messages have no {name}, in runs between two of them, as in pauses: they are "
+            f"{lack}, in runs between two of them, as in pauses: they are "
             "left out (sequences.without_id: skip); if they are sequences, too, set keep"
         )
     elif place == "inside" and without <= _MANY_WITHOUT * n_messages:
         layout.skips_without_id = True
         layout.notes.append(
-            f"{without} of {n_messages} messages have no {name}, some of them inside a sequence, which they would end: "
+            f"{lack}, some of them inside a sequence, which they would end: "
             "they are left out (sequences.without_id: skip)"
         )
     elif without > _FEW_WITHOUT * n_messages:
         layout.notes.append(
-            f"{without} of {n_messages} messages have no {name}: they become sequences of their own, named by their "
+            f"{lack}: they become sequences of their own, named by their "
             "start; if they are no sequences, set sequences.without_id: skip"
         )

@@ -21,7 +21,7 @@ from streamad.commands.init.facts.words import (
     id_hints,
     unit_of,
 )
-from streamad.commands.init.layout import Layout
+from streamad.commands.init.layout import Layout, note_without_id
 from streamad.commands.init.rules.boundaries import find_id_tag, find_state_tag, share_outside
 from streamad.commands.init.rules.channels import constant, find_not_readings, words_of_tag
 from streamad.commands.init.rules.readings import (
@@ -105,6 +105,11 @@ def add_channels_of(
             reading.values.append(by_row[row])
     if not layout.has_ids:
         _take_tags(layout, readings, stream, 1 + max(channel.rows, default=-1))
+    if layout.id_tag is not None:
+        rows = [row for row, name in zip(channel.rows, channel.values, strict=True) if str(name) == layout.id_tag]
+        ids = {at: by_row[row] for at, row in enumerate(rows) if row in by_row}
+        streams = {} if stream is None else {at: stream.by_row.get(row) for at, row in enumerate(rows)}
+        note_without_id(layout, len(rows), ids, streams)
     stated = {} if units is None else dict(zip(map(str, channel.values), units.values, strict=True))
     stated |= take_units(readings)
     _add(

@@ -19,16 +19,16 @@ def part_name(part: str) -> str:
 
 
 class Pattern:
-    """Gives messages a field for each part of the text; ``path`` is the text's field, None for the record's own."""
+    """Gives messages a field for each part of the text; ``path`` is the text's field, None for the record's key."""
 
     def __init__(self, settings: PatternSettings) -> None:
         self._settings = settings
         self._match = settings.regex.fullmatch
-        self.path = None if settings.is_of_label or settings.field == "key" else FieldPath(settings.field)
+        self.path = None if settings.field == "key" else FieldPath(settings.field)
 
     def named(self, message: dict[Any, Any], record: Record) -> dict[Any, Any] | None:
         """Return ``message`` with the parts; None if the text has others. Raises DecodeError if there is no text."""
-        text = self._of_record(record) if self.path is None else self.path.get(message)
+        text = self._text(message, record)
         if text is ABSENT or text is None or text == "":
             fail("missing_field", f"{self._settings.field}: is missing")
         match = self._match(read_id(text, self._settings.field))
@@ -38,9 +38,11 @@ class Pattern:
 
     def unmatched(self, message: dict[Any, Any], record: Record) -> DecodeError:
         """Return the error of a text that has other parts."""
-        text = self._of_record(record) if self.path is None else self.path.get(message)
-        where = f"{self._settings.field}: {shown(text)}"
+        where = f"{self._settings.field}: {shown(self._text(message, record))}"
         return DecodeError("unknown_channel", f"{where} is not of the pattern {shown(self._settings.parts)}")
 
-    def _of_record(self, record: Record) -> str | None:
-        return record.label if self._settings.is_of_label else key_text(record)
+    def _text(self, message: dict[Any, Any], record: Record) -> Any:
+        if self.path is None:
+            return key_text(record)
+        text = self.path.get(message)
+        return record.label if text is ABSENT and self._settings.is_of_label else text

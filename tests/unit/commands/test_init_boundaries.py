@@ -81,6 +81,20 @@ def test_events_of_begin_and_end_name_the_batches(tmp_path: Path) -> None:
     assert said["sequences"]["n_sequences"] == 16
 
 
+@pytest.mark.parametrize("names", [("START",), ("STOP",), ("START", "STOP")])
+def test_an_id_beside_the_event_names_the_batch(tmp_path: Path, names: tuple[str, ...]) -> None:
+    messages = []
+    for batch, at, sample in [*samples()][:-2]:  # the last batches run still: most ids occur twice, those once
+        for word in ["START"] * (at == 0) + ["DATA"] + ["STOP"] * (at == 11):
+            named = {"batch": f"{sample['unit']}-{batch}"} if word in names else {}
+            messages.append({**(sample if word == "DATA" else {}), "unit": sample["unit"], "ts": sample["ts"]} | named)
+            messages[-1]["event"] = word
+    settings, said = found(tmp_path, messages)
+    assert settings.decode.fields is not None
+    assert settings.decode.fields.sequence == "batch"
+    assert said["sequences"]["n_sequences"] == 16
+
+
 def tags(*, ids: bool, states: bool) -> list[dict[str, Any]]:
     """One reading a message, of two machines: batches of 12 samples, of which the first four are idle."""
     messages = []
@@ -105,6 +119,22 @@ def test_a_tag_names_the_batches(tmp_path: Path) -> None:
     assert said["sequence"] == "BatchID"
     assert said["sequences"]["n_sequences"] == 16
     assert any("BatchID names the batches" in note and "sequence: null" in note for note in said["notes"])
+
+
+@pytest.mark.parametrize("reports", ["changes", "all"])
+def test_an_empty_tag_between_two_batches_is_a_pause(tmp_path: Path, reports: str) -> None:
+    """An IoT gateway writes all tags of its machines in each message, or those that have changed."""
+    messages = []
+    for batch, at, sample in samples():
+        place, now = f"Plant.{sample['unit']}.", f"{sample['unit']}-{batch}" if at < 8 else ""
+        ids = {"BatchID": now} if reports == "all" or at in {0, 8} else {}
+        readings = {**ids, "temp": sample["temp"], "flow": sample["flow"]}
+        elements = [{"id": place + tag, "v": value, "q": True, "t": sample["ts"]} for tag, value in readings.items()]
+        messages.append({"timestamp": sample["ts"], "values": elements})
+    settings, said = found(tmp_path, messages)
+    assert settings.sequences.without_id == "skip"
+    assert (said["sequences"]["n_sequences"], said["sequences"]["longest"]) == (16, 8)
+    assert any("readings of BatchID are empty" in note for note in said["notes"])
 
 
 def test_a_tag_says_when_a_batch_runs(tmp_path: Path) -> None:

@@ -139,10 +139,15 @@ def test_the_name_may_be_what_the_source_tells_of_the_record(field: str) -> None
     fields = FieldSettings(time="ts", values=None, pattern=PatternSettings(field=field, parts="plant.{stream}"))
     decode = DecodeSettings(fields=fields)
     assert decode.label == field
-    message = msgspec.json.encode({"ts": T, "temp": 1, "topic": "plant.other", "header:source": "plant.other"})
+    message = msgspec.json.encode({"ts": T, "temp": 1})
     found = block_in(Decoder(decode, CHANNELS), Record(0, message, label="plant.R1"))
     assert found is not None
     assert found.stream == "R1"
+    bridged = msgspec.json.encode({"ts": T, "temp": 1, field: "plant.R2"})
+    for label in ("bridge", None):  # MQTT names that a bridge or mosquitto_sub writes into the message
+        found = block_in(Decoder(decode, CHANNELS), Record(0, bridged, label=label))
+        assert found is not None
+        assert found.stream == "R2"
     with pytest.raises(DecodeError, match=f"{field}: is missing"):
         Decoder(decode, CHANNELS).decode(Record(0, message), None)
 

@@ -46,6 +46,10 @@ class Words(NamedTuple):
     begins: tuple[str, ...]
     ends: tuple[str, ...]
 
+    def rows(self, column: Column) -> set[int]:
+        """Return the rows in which the field holds one of the words."""
+        return _rows_of(column, (*self.begins, *self.ends))
+
     def note(self, outside: float) -> str:
         """Return the guess, the share of samples that lie ``outside``, and the alternative."""
         parts = [f"{_some(self.begins)} begins"] * bool(self.begins) + [f"{_some(self.ends)} ends"] * bool(self.ends)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,16 +38,23 @@ class Ids(NamedTuple):
         return [path for path in (self.stream, *self.sequence, self.end) if path is not None]
 
 
-def find_ids(columns: Mapping[str, Column], notes: list[str], rows: Rows, key: Column | None = None) -> Ids:
+def find_ids(
+    columns: Mapping[str, Column],
+    notes: list[str],
+    rows: Rows,
+    key: Column | None = None,
+    events: Set[int] = frozenset(),
+) -> Ids:
     """Return the fields of the stream, the sequence and the end; guesses are added to ``notes``.
 
     The fields that change where a counting time begins anew name the sequence. If there are none, names decide, then
     values. A field that never changes is an id by its name only, and only if no other field is one. ``key`` is the key
-    of the records, which names the stream where no field does.
+    of the records, which names the stream where no field does. Of ``events``, the rows that begin and end sequences,
+    each may have another id.
     """
     ends = [path for path, column in columns.items() if hints(path) & END and column.is_flag]
     end = _first(ends, columns, "end of a sequence", notes)
-    free = {path: column for path, column in columns.items() if path != end and _may_be_id(column)}
+    free = {path: column for path, column in columns.items() if path != end and _may_be_id(column, events)}
     restarts = rows.restarts()
     if len(restarts) and (found := _at_restarts(free, restarts, rows, notes)) is not None:
         return found._replace(end=end)
@@ -212,8 +219,9 @@ def place_of_missing(
     return "between" if found else "outside"
 
 
-def _may_be_id(column: Column) -> bool:
-    if not column.values or len(column.counts) > max(1, len(column) // 2):
+def _may_be_id(column: Column, events: Set[int]) -> bool:
+    most = len(column) if id_hints(column.path) & SEQUENCE and set(column.rows) <= events else len(column) // 2
+    if not column.values or len(column.counts) > max(1, most):
         return False
     if not all(isinstance(value, (str, int, float)) and not isinstance(value, bool) for value in column.values):
         return False
