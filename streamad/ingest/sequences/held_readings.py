@@ -8,9 +8,9 @@ those that rereading accepts again.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,110 +27,96 @@ _Place: TypeAlias = tuple[int, int, int]
 """Event time and position."""
 _Single: TypeAlias = tuple[int, int, int, str, float]
 """The place of a reading, its channel and its value."""
-_Run: TypeAlias = tuple[int, int, int, IntArray, FloatArray]
-"""The place of the first of some samples, and their times and values."""
+_Samples: TypeAlias = tuple[int, int, int, IntArray | None, FloatArray]
+"""The place of the first of some samples, their times [n] and values [n, C]; of a single one no times, and [C]."""
 
-_MOST_LOOKED_AT = 12
-"""Channels of a sample that are looked at one by one; of more, the present ones are searched first."""
+_MOST_WAITING = 32
+"""Samples beyond those that may still be preceded: one look at many costs little more than at one."""
 
 
 class HeldReadings:
     """The readings of one stream that hold; ``channels`` maps the indexes of the channels that hold to their names.
 
-    They come in by ``take`` if they are the newest so far, by ``wait`` if older ones may follow, and by ``pass_by``
-    from samples that move no clock of the stream: of these the newest one of each channel waits for the sequences
-    behind.
+    Samples come in by ``take`` if they are the newest so far, by ``come`` if older ones may follow, and by ``pass_by``
+    if they move no clock of the stream: of these the newest reading of each channel waits for the sequences behind.
+    They wait as they are, and are looked at together: when a sequence begins, a progress is saved, or many wait.
     """
 
     __slots__ = (
-        "_channels", "_farthest_us", "_has_lateness", "_names", "_newest", "_outside", "_runs", "_singles",
+        "_columns", "_farthest_us", "_most", "_n_waiting", "_names", "_newest", "_outside", "_passed", "_restored",
+        "_through_us", "_waiting",
     )  # fmt: skip
 
     def __init__(self, channels: Mapping[int, str], settings: SequenceSettings) -> None:
-        self._names = channels
-        self._has_lateness = bool(settings.allowed_lateness)
         self._farthest_us = max(settings.gap or 0, settings.max_duration) + settings.allowed_lateness
-        self._channels = tuple(channels.items())
+        self._columns, self._names = np.array([*channels], dtype=np.int64), list(channels.values())
         self._newest: Held = {}
-        self._runs: deque[_Run] = deque()
-        self._singles: deque[_Single] = deque()
+        self._restored: deque[_Single] = deque()
+        self._waiting: list[_Samples] = []
+        self._n_waiting, self._most = 0, _MOST_WAITING
+        self._through_us: int | None = None
+        self._passed: list[_Samples] = []
         self._outside: Held = {}
 
     def __bool__(self) -> bool:
-        return bool(self._newest or self._outside or self._singles or self._runs)
+        self._settle_due()
+        return bool(self._newest or self._outside or self._restored or self._waiting)
 
     # --- readings in ---
 
     def take(self, times_us: IntArray, values: FloatArray, offset: int, index: int = 0) -> None:
         """Take the newest samples of the stream: ``values`` float32 [n, C]; the first has ``index`` in its record."""
-        last = len(times_us) - 1
-        if last == 0 or not np.isnan(values[last]).any():
-            self.take_one(times_us.item(last), values[last], offset, index + last)
+        if len(times_us) == 1:
+            self.take_one(times_us.item(0), values[0], offset, index)
         else:
-            _join(self._newest, self._newest_of(times_us, values, offset, index))
+            self._waiting.append((times_us.item(0), offset, index, times_us, values))
+            self._n_waiting += len(times_us)
+            self.settle(times_us.item(len(times_us) - 1))
 
     def take_one(self, time_us: int, row: FloatArray, offset: int, index: int = 0) -> None:
         """Take the newest sample of the stream, float32 [C]."""
-        newest = self._newest
-        for name, value in self._readings_of(row):
-            newest[name] = (time_us, offset, index, value)
+        self._waiting.append((time_us, offset, index, None, row))
+        self._n_waiting += 1
+        self._through_us = time_us
+        if self._n_waiting > self._most:
+            self._settle_due()
 
-    def _readings_of(self, row: FloatArray) -> list[tuple[str, float]]:
-        """Return the readings that hold in a sample [C], by channel."""
-        if len(self._names) > _MOST_LOOKED_AT:
-            names, values = self._names, row.item
-            there = np.flatnonzero(row == row).tolist()  # noqa: PLR0124 - NaN is what differs from itself
-            return [(names[channel], values(channel)) for channel in there if channel in names]
-        values = row.tolist()
-        return [(name, values[channel]) for channel, name in self._channels if values[channel] == values[channel]]
+    def come(self, times_us: IntArray, values: FloatArray, position: Position, *, begins: bool) -> None:
+        """Take accepted samples of rising times that others may still precede; ``position`` is that of the first.
 
-    def _join_row(self, held: Held, time_us: int, row: FloatArray, offset: int, index: int) -> None:
-        """Let the readings of a sample replace older ones of ``held``."""
-        _join(held, {name: (time_us, offset, index, value) for name, value in self._readings_of(row)})
-
-    def come(self, times_us: IntArray, values: FloatArray, position: Position, *, begins: bool) -> bool:
-        """Take accepted samples; only here the place of each is known, before any are merged.
-
-        ``begins``: the stream begins with them. Return True, with none taken, if it is a single sample that is the
-        newest one (``take_one``): it may begin a sequence itself.
+        Only here the place of each is known, before any are merged. ``begins``: the stream begins with them.
         """
+        (offset, index), n, waiting = position, len(times_us), self._waiting
+        time_us = times_us.item(0)
         if begins:
-            self.begin_anew(times_us.item(0), position)
-        if len(times_us) == 1 and not self._has_lateness:
-            return True
-        self.wait(times_us, values, position)
-        return False
-
-    def wait(self, times_us: IntArray, values: FloatArray, position: Position) -> None:
-        """Take samples of rising times that others may still precede; ``position`` is that of the first."""
-        if len(times_us) > 1:
-            run = times_us.item(0), *position, times_us, values  # no two have one place: arrays are never compared
-            self._runs.insert(bisect_left(self._runs, run), run)
-            return
-        time_us, (offset, index), singles = times_us.item(0), position, self._singles
-        for name, value in self._readings_of(values[0]):
-            single = time_us, offset, index, name, value
-            if not singles or singles[-1] < single:
-                singles.append(single)
-            else:
-                singles.insert(bisect_left(singles, single), single)
+            self._begin_anew((time_us, offset, index))
+        samples = (time_us, offset, index, None, values[0]) if n == 1 else (time_us, offset, index, times_us, values)
+        if not waiting or waiting[-1] < samples:  # no two have one place: arrays are never compared
+            waiting.append(samples)
+        else:
+            insort(waiting, samples)
+        self._n_waiting += n
 
     def pass_by(self, block: SampleBlock) -> None:
         """Take samples that belong to no sequence and move no clock of the stream."""
-        for at in range(len(block)):
-            index = at if block.indexes is None else block.indexes.item(at)
-            self._join_row(self._outside, block.times_us.item(at), block.values[at], block.offset, index)
+        indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
+        times_us = block.times_us.tolist()
+        for at, index in enumerate(indexes):
+            self._passed.append((times_us[at], block.offset, index, None, block.values[at]))
+        if len(self._passed) > _MOST_WAITING:
+            self._settle_passed()
 
-    def begin_anew(self, time_us: int, position: Position) -> None:
+    def _begin_anew(self, first: _Place) -> None:
         """Note that the stream, unknown or forgotten, begins with this sample: its clock may have gone back.
 
         Readings from before that are newer hide none of those to come. Samples outside of sequences may run ahead by
         the longest time that a sequence or a gap may take.
         """
-        first = time_us, *position
+        self._settle_due()
+        self._through_us = None
         self._newest = {name: reading for name, reading in self._newest.items() if reading < first}
-        self._singles = deque(single for single in self._singles if single < first)
-        latest_us = time_us + self._farthest_us
+        self._restored = deque(single for single in self._restored if single < first)
+        latest_us = first[0] + self._farthest_us
         self._outside = {name: reading for name, reading in self._outside.items() if reading[0] <= latest_us}
 
     # --- what a sequence begins with ---
@@ -142,60 +128,90 @@ class HeldReadings:
         """
         first = time_us, *position
         self._settle(first)
+        self._settle_passed()
         for name in [name for name, reading in self._outside.items() if reading < first]:
             _join(self._newest, {name: self._outside.pop(name)})
         return {name: reading for name, reading in self._newest.items() if reading < first}
 
     def settle(self, through_us: int) -> None:
         """Note that every sequence to come begins at ``through_us`` or later, behind all samples there."""
-        singles, runs = self._singles, self._runs
-        if (singles and singles[0][0] <= through_us) or (runs and runs[0][0] <= through_us):
-            self._settle((through_us + 1, 0, 0))
+        self._through_us = through_us
+        if self._n_waiting > self._most:
+            self._settle_due()
 
     def row_of(self, held: Held, n_channels: int) -> FloatArray | None:
         """Return the readings ``held`` of channels, float32 [C] with NaN for none; None if no channel has one."""
         row = np.full(n_channels, np.nan, dtype=np.float32)
         found = False
-        for channel, name in self._channels:
+        for channel, name in zip(self._columns.tolist(), self._names, strict=True):
             if (reading := held.get(name)) is not None:
                 row[channel] = reading[3]
                 found = True
         return row if found else None
 
+    # --- the samples that wait ---
+
+    def _settle_due(self) -> None:
+        """Count those that none can precede any more."""
+        self._settle_passed()
+        if self._through_us is not None:
+            self._settle((self._through_us + 1, 0, 0))
+        self._most = self._n_waiting + _MOST_WAITING
+
     def _settle(self, end: _Place) -> None:
         """Count the waiting readings before ``end`` as the newest."""
-        newest, singles, runs = self._newest, self._singles, self._runs
-        while singles and singles[0] < end:
-            time_us, offset, index, name, value = singles.popleft()
-            reading, known = (time_us, offset, index, value), newest.get(name)
-            if known is None or reading > known:
-                newest[name] = reading
-        while runs and runs[0] < end:
-            _, offset, index, times_us, values = runs.popleft()
+        restored, waiting = self._restored, self._waiting
+        while restored and restored[0] < end:
+            time_us, offset, index, name, value = restored.popleft()
+            _join(self._newest, {name: (time_us, offset, index, value)})
+        n_due = bisect_left(waiting, end)
+        due = waiting[:n_due]
+        del waiting[:n_due]
+        for _, offset, index, times_us, values in due:
+            if times_us is None:
+                continue
             n = _count_before(end, times_us, offset, index)
-            _join(newest, self._newest_of(times_us[:n], values[:n], offset, index))
+            self._n_waiting -= n
+            last = self._last(values[:n])
+            _join(self._newest, {name: (times_us.item(at), offset, index + at, value) for name, at, value in last})
             if n < len(times_us):
-                self.wait(times_us[n:], values[n:], Position(offset, index + n))
+                insort(waiting, (times_us.item(n), offset, index + n, times_us[n:], values[n:]))
+        singles = [samples for samples in due if samples[3] is None]
+        self._n_waiting -= len(singles)
+        _join(self._newest, self._last_of(singles))
 
-    def _newest_of(self, times_us: IntArray, values: FloatArray, offset: int, index: int) -> Held:
-        """Return the last readings of samples [n], at least one, of rising times."""
-        channels = [channel for channel, _ in self._channels]
-        present: BoolArray = ~np.isnan(values[:, channels])
-        is_there: list[bool] = np.any(present, axis=0).tolist()
-        rows = (len(times_us) - 1 - present[::-1].argmax(axis=0)).tolist()
-        return {
-            name: (times_us.item(row), offset, index + row, values.item(row, channel))
-            for (channel, name), row, found in zip(self._channels, rows, is_there, strict=True)
-            if found
-        }
+    def _settle_passed(self) -> None:
+        """Look at the samples that belong to no sequence."""
+        if self._passed:
+            _join(self._outside, self._last_of(sorted(self._passed, key=lambda sample: sample[:3])))
+            self._passed.clear()
+
+    def _last_of(self, singles: Sequence[_Samples]) -> Held:
+        """Return the newest readings of single samples, in the order of their places."""
+        if not singles:
+            return {}
+        rows = [sample[4] for sample in singles]
+        if not np.isnan(rows[-1].take(self._columns)).any():
+            singles, rows = singles[-1:], rows[-1:]
+        last = self._last(np.concatenate(rows).reshape(len(rows), -1))
+        return {name: (*singles[at][:3], value) for name, at, value in last}
+
+    def _last(self, values: FloatArray) -> list[tuple[str, int, float]]:
+        """Return the last reading of each channel that has any in samples [n, C], and which sample has it."""
+        held = values.take(self._columns, axis=1)
+        present: BoolArray = held == held  # noqa: PLR0124 - NaN is what differs from itself
+        rows = len(held) - 1 - present[::-1].argmax(axis=0)
+        found = held[rows, np.arange(len(rows))].tolist()
+        return [each for each in zip(self._names, rows.tolist(), found, strict=True) if each[2] == each[2]]
 
     # --- progress ---
 
     def saved(self, below: int, begun: Iterable[Held]) -> dict[str, tuple[HeldReading, ...]]:
         """Return what rereading from the offset ``below`` on needs; undone sequences have begun with ``begun``."""
+        self._settle_due()
         found: dict[str, set[Reading]] = {}
-        waiting = [{name: (time_us, offset, index, value)} for time_us, offset, index, name, value in self._singles]
-        for held in (self._newest, *begun, *waiting):
+        restored = [{name: (time_us, offset, index, value)} for time_us, offset, index, name, value in self._restored]
+        for held in (self._newest, *begun, *restored):
             for name, reading in held.items():
                 if reading[1] < below:
                     found.setdefault(name, set()).add(reading)
@@ -207,14 +223,13 @@ class HeldReadings:
 
     def restore(self, saved: Mapping[str, tuple[HeldReading, ...]]) -> None:
         """Set what a progress holds; channels that hold no more are dropped."""
-        for _, name in self._channels:
+        for name in self._names:
             for each in saved.get(name, ()):
                 place = each.time_us, each.offset, each.index
                 if each.outside:
                     self._outside[name] = *place, each.value
                 else:
-                    single = *place, name, each.value
-                    self._singles.insert(bisect_left(self._singles, single), single)
+                    insort(self._restored, (*place, name, each.value))
 
 
 class HeldByStream:

@@ -155,9 +155,8 @@ class StreamState:
                 return
             run = accepted
         is_first = clocks.max_time_us is None
-        is_next = self.readings is not None and self.readings.come(
-            run.times_us, run.values, run.position, begins=is_first
-        )
+        if self.readings is not None:
+            self.readings.come(run.times_us, run.values, run.position, begins=is_first)
         clocks.max_time_us = run.last_us if clocks.max_time_us is None else max(clocks.max_time_us, run.last_us)
         watermark_us = clocks.watermark_us
         if watermark_us == run.last_us and not self.pending.runs:
@@ -168,9 +167,7 @@ class StreamState:
             self.pending.add(run)
             for released in self.pending.release(watermark_us):
                 self._feed(released)
-        if self.readings is not None and is_next:
-            self.readings.take_one(run.first_us, run.values[0], *run.position)
-        elif self.readings is not None and watermark_us is not None:
+        if self.readings is not None and watermark_us is not None:
             self.readings.settle(watermark_us)
 
     def _feed(self, run: Run) -> None:

@@ -7,13 +7,18 @@ from collections import deque
 from typing import Any
 
 import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.ingest.sequences.held_readings import HeldReadings
 from streamad.partition_progress import HeldReading, Progress, StreamProgress, after_gap, merge
+from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
-from streamad.types import Record, RecordBatch
+from streamad.types import FloatArray, Position, Record, RecordBatch
 from tests.support.runtime.pipeline import START_US, settings_of
 
 HOLDS = [{"name": "temp"}, {"name": "setpoint", "fill": "hold"}]
@@ -111,6 +116,36 @@ def test_readings_within_the_lateness_count_in_their_order() -> None:
     plant.finished += plant.intake.end_of_input(START_US)
     begins = {closed.key: row for closed, row in zip(plant.finished, plant.carried(), strict=True)}
     assert begins == {"A": None, "B": 75}
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), late_us=st.sampled_from([0, 5, 60]), n=st.integers(1, 150))
+def test_of_many_samples_each_sequence_begins_with_the_newest_before_it(seed: int, late_us: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    readings = HeldReadings({0: "a", 2: "b", 3: "c"}, SequenceSettings(allowed_lateness=late_us / 1e6))
+    came: list[tuple[int, int, int, FloatArray]] = []
+    newest_us = 0
+    for offset in range(n):
+        first_us = max(0, newest_us - late_us) + int(random.integers(0, late_us + 4))
+        length = int(random.choice([1, 1, 1, 4, 40]))
+        times_us = first_us + np.cumsum(random.integers(0 if length == 1 else 1, 4, length))
+        values = random.random((length, 4)).astype(np.float32)
+        values[random.random((length, 4)) < random.choice([0.0, 0.5, 0.95])] = np.nan
+        came += [(int(at), offset, index, values[index]) for index, at in enumerate(times_us)]
+        if late_us == 0 and random.random() < 0.5:
+            readings.take(times_us, values, offset)
+            newest_us = int(times_us[-1])
+        else:
+            readings.come(times_us, values, Position(offset, 0), begins=False)
+            newest_us = max(newest_us, int(times_us[-1]))
+            readings.settle(newest_us - late_us)
+        if random.random() < 0.1:
+            begin = newest_us - late_us + 1, 0, 0
+            held = readings.before(begin[0], Position(0, 0))
+            for channel, name in ((0, "a"), (2, "b"), (3, "c")):
+                before = [each for each in came if each[:3] < begin and each[3][channel] == each[3][channel]]
+                newest = max(before, key=lambda each: each[:3], default=None)
+                assert held.get(name) == (None if newest is None else (*newest[:3], float(newest[3][channel])))
 
 
 def test_progress_holds_one_reading_of_a_channel_as_of_the_first_undone_record() -> None:
