@@ -341,7 +341,7 @@ class FinishedSequence:
     than one cannot be judged. ``n_late`` samples came late, before its end; they are not among its samples, unless all
     came late (reason ``late``): then the times are the first and the last one, the values NaN. ``merged`` samples had
     the time of another one; ``displaced`` of them replaced a different value of a channel there. ``carried`` float32
-    [C] has the readings before the first sample of the channels that hold, NaN for none; None if there are none.
+    [C], if any: what its channels held before the first sample. ``batch``: further columns of its row in a table.
     """
 
     stream: str
@@ -356,6 +356,7 @@ class FinishedSequence:
     merged: int = 0
     displaced: int = 0
     carried: FloatArray | None = None
+    batch: tuple[tuple[str, str], ...] = ()
 
     @property
     def start_us(self) -> int:
@@ -395,8 +396,7 @@ class Window:
 class WindowSet:
     """N windows with their ids: ``values`` float32 [N, C, L], ``lengths`` int64 [N].
 
-    ``units`` has the unit of each channel, "" for a channel without one; empty if no unit is known. ``channels`` has
-    their names, for remarks to people; empty if they are not known.
+    ``units`` ("" for none) and ``channels`` are the channels' units and names; empty if they are not known.
     """
 
     values: FloatArray

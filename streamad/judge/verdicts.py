@@ -154,6 +154,7 @@ def make_alert(verdict: Verdict, settings: AlertSettings) -> Alert | None:
         model=verdict.model,
         n_merged=verdict.n_merged,
         n_late=verdict.n_late,
+        batch=verdict.batch,
         created_at=verdict.created_at,
     )
 
@@ -253,6 +254,7 @@ def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
         "n_samples": sequence.n_samples,
         "n_merged": sequence.displaced,
         "n_late": sequence.n_late,
+        "batch": dict(sequence.batch),
         "created_at": from_us(now_us),
     }
 

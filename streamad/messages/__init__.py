@@ -58,6 +58,7 @@ from streamad.messages.fields import (
     SCORE,
     TAIL,
     AlertId,
+    Batch,
     CreatedAt,
     EndReason,
     EndTime,
@@ -107,6 +108,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="al
     model: Annotated[ModelRef, MODEL]
     n_merged: NMerged = 0
     n_late: NLate = 0
+    batch: Batch = {}
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 
@@ -256,6 +258,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     ] = []
     n_merged: NMerged = 0
     n_late: NLate = 0
+    batch: Batch = {}
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 

@@ -50,6 +50,10 @@ NMerged = Annotated[
     int, doc("Samples of it that replaced a different value of the same channel and time: those values are lost.")
 ]
 NLate = Annotated[int, doc("Samples of it that came too late, before its end: they are not judged.")]
+Batch = Annotated[
+    dict[str, str],
+    doc("Its row in sequences.table: the first 16 further columns, those with text, each cut to 80 characters."),
+]
 CreatedAt = Annotated[Time, doc("When this message was made (RFC 3339, UTC).")]
 Version = Annotated[int, doc("Version of this schema.")]
 SCORE = doc("Sum of the model's K terms, without unit; higher is more anomalous. Comparable only within one model.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from streamad.judge.verdicts import NAMED_SHARE, figure, p_text, phrase
@@ -24,6 +25,7 @@ MARKS = {"above": "▲", "below": "▼", "shape": "◆"}
 _NAMED = 3
 _UNIT = 16  # characters of a unit
 _NAME = 60
+_CELL, _MOST_CELLS = 32, 4
 _COUNTED_FROM = 1970
 _FINE_S = 10.0  # shorter sequences have times in milliseconds
 _SAID = {
@@ -55,6 +57,7 @@ class Facts:
     detail: str | None = None
     n_merged: int = 0
     n_late: int = 0
+    batch: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, message: Alert | Verdict, rate: float | None = None) -> Facts:
@@ -77,6 +80,7 @@ class Facts:
             detail=None if isinstance(message, Alert) else message.detail,
             n_merged=message.n_merged,
             n_late=message.n_late,
+            batch=message.batch,
         )
 
     @property
@@ -158,8 +162,8 @@ def elapsed(at: datetime) -> str:
 
 
 def when(facts: Facts) -> str:
-    """Return start, end, length, and what was lost, in words."""
-    n = ", ".join(["1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples", *_lost(facts)])
+    """Return start, end, length, what was lost, and the row in the table of batches, in words."""
+    n = ", ".join(["1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples", *_lost(facts), *_batch(facts)])
     start, end = facts.start_time, facts.end_time
     if is_counted(start):
         return f"{elapsed(start)} to {elapsed(end)} since the start of its clock, {n}"
@@ -174,6 +178,11 @@ def when(facts: Facts) -> str:
 def _lost(facts: Facts) -> list[str]:
     parts = [f"{facts.n_merged} displaced by another of their time"] * bool(facts.n_merged)
     return parts + [f"{facts.n_late} too late"] * bool(facts.n_late)
+
+
+def _batch(facts: Facts) -> list[str]:
+    shown = [f"{cut(name, _CELL)}: {cut(cell, _CELL)}" for name, cell in facts.batch.items()]
+    return shown[:_MOST_CELLS] + ["…"] * (len(shown) > _MOST_CELLS)
 
 
 def departure(segment: ChannelSegment) -> str:

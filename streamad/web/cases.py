@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import timedelta
 from typing import cast
@@ -70,4 +71,5 @@ def facts_of(one: SeenSequence, rate: float) -> Facts:
         detail=one.detail,
         n_merged=one.n_merged or 0,
         n_late=one.n_late or 0,
+        batch={} if one.batch is None else json.loads(one.batch),
     )

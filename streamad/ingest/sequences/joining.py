@@ -164,7 +164,15 @@ def whole(
         carried = stream.readings.row_of(held, block.values.shape[1])
         stream.readings.take(times_us, block.values, block.offset, block.first_index)
     finished = FinishedSequence(
-        stream.name, key, "marker", times_us, block.values, position, routes=routes, carried=carried
+        stream.name,
+        key,
+        "marker",
+        times_us,
+        block.values,
+        position,
+        routes=routes,
+        carried=carried,
+        batch=stream.batch_of(key),
     )
     closed = Closed(finished, key, seen_us, last_us, block.offset, before, held=held)
     clocks.max_time_us = last_us

@@ -59,12 +59,12 @@ class LateEntry:
         self.first_us, self.last_us = min(self.first_us, run.first_us), max(self.last_us, run.last_us)
         self.n += len(run)
 
-    def finish(self, stream: str) -> FinishedSequence:
+    def finish(self, stream: str, batch: tuple[tuple[str, str], ...] = ()) -> FinishedSequence:
         """Return the sequence with reason ``late``: its first and last time, and no readings. It has an id."""
         assert self.key is not None
         times_us = np.unique(np.array([self.first_us, self.last_us], dtype=np.int64))
         values = np.full((len(times_us), self.n_channels), np.nan, dtype=np.float32)
-        return FinishedSequence(stream, self.key, "late", times_us, values, self.position, n_late=self.n)
+        return FinishedSequence(stream, self.key, "late", times_us, values, self.position, n_late=self.n, batch=batch)
 
 
 _PART_BYTES = 250
@@ -246,8 +246,14 @@ class OpenSequence:
         is_gap = gap is not None and self.last_us + gap <= self.start_us + settings.max_duration
         return "gap" if is_gap else "max_duration"
 
-    def finish(self, stream: str, reason: EndReason, carried: FloatArray | None = None) -> FinishedSequence:
-        """Return the finished sequence, ended for ``reason``; for ``carried`` see there."""
+    def finish(
+        self,
+        stream: str,
+        reason: EndReason,
+        carried: FloatArray | None = None,
+        batch: tuple[tuple[str, str], ...] = (),
+    ) -> FinishedSequence:
+        """Return the finished sequence, ended for ``reason``; for ``carried`` and ``batch`` see there."""
         times_us, values = self.times_us, self.values
         return FinishedSequence(
             stream,
@@ -262,4 +268,5 @@ class OpenSequence:
             self.merged,
             self.displaced,
             carried,
+            batch,
         )

@@ -154,9 +154,8 @@ class StreamState:
             if accepted is None:
                 return
             run = accepted
-        is_first = clocks.max_time_us is None
         if self.readings is not None:
-            self.readings.come(run.times_us, run.values, run.position, begins=is_first)
+            self.readings.come(run.times_us, run.values, run.position, begins=clocks.max_time_us is None)
         clocks.max_time_us = run.last_us if clocks.max_time_us is None else max(clocks.max_time_us, run.last_us)
         watermark_us = clocks.watermark_us
         if watermark_us == run.last_us and not self.pending.runs:
@@ -271,6 +270,10 @@ class StreamState:
         elif self.settings.length is not None and sequence.n >= self.settings.length:
             self.close(sequence, "length")
 
+    def batch_of(self, key: str | None) -> tuple[tuple[str, str], ...]:
+        """Return what the verdict of the sequence ``key`` shows of its row in the table."""
+        return () if self.table is None else self.table.further_of(key)
+
     def _is_outside(self, run: Run) -> bool:
         """Return whether the samples of ``run`` are in no row of the table."""
         return self.table is not None and run.sequence is None
@@ -378,7 +381,7 @@ class StreamState:
             self.table.ended(sequence.key)
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         carried = None if self.readings is None else self.readings.row_of(sequence.held, sequence.n_channels)
-        finished = sequence.finish(self.name, reason, carried)
+        finished = sequence.finish(self.name, reason, carried, self.batch_of(sequence.key))
         at_us = max(sequence.seen_us, clock_us)
         # Rereading must meet the samples and the one that ended them, whichever record comes first.
         undone = sequence.undone_from
@@ -429,7 +432,8 @@ class StreamState:
             return
         at_us = max(entry.since_us, clock_us)
         self.closed.end_late(entry.key, at_us)
-        closed = Closed(entry.finish(self.name), entry.key, at_us, entry.last_us, entry.position.offset, entry.before)
+        finished = entry.finish(self.name, self.batch_of(entry.key))
+        closed = Closed(finished, entry.key, at_us, entry.last_us, entry.position.offset, entry.before)
         self.reread.ended(closed)
         self.finished.append(closed)
 

@@ -70,6 +70,11 @@ class Placing:
         """Return the row of an open sequence."""
         return self.rows.by_id.get(sequence or "")
 
+    def further_of(self, sequence: str | None) -> tuple[tuple[str, str], ...]:
+        """Return what the verdict of a sequence shows of its row."""
+        row = self.row_of(sequence)
+        return () if row is None else row.further
+
     def is_over(self, sequence: str | None, clock_us: int) -> bool:
         """Return whether the row of ``sequence`` has an end, and ``clock_us`` has reached it."""
         row = self.row_of(sequence)

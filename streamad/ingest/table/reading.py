@@ -21,6 +21,8 @@ from streamad.system.rights import reason
 
 _MOST_BYTES = 1 << 28
 _IDS = ("sequence", "id")
+_MOST_SHOWN, _MOST_CHARACTERS = 16, 80
+"""Further columns that verdicts show, the first ones, and characters of a name or a cell."""
 
 
 def read_table(settings: Settings, base_dir: Path) -> BatchTable | None:
@@ -71,6 +73,7 @@ class _Columns:
             raise SourceError(f"has the column {twice[0]} twice: remove or rename one")
         field = settings.route_field
         self.route = field if field in names else None
+        self._further = [name for name in names if name and name not in used][:_MOST_SHOWN]
 
     def row(self, cells: Mapping[str, Any], line: int) -> Row | None:
         """Return the row that ends in ``line``, None if it is empty. Raises SourceError."""
@@ -91,6 +94,7 @@ class _Columns:
                 self._time(end, self._named.end) if end else None,
                 line,
                 None if self.route is None else read_route(texts.get(self.route), self.route, as_text=True),
+                tuple((_cut(name), _cut(texts[name])) for name in self._further if texts.get(name)),
             )
         except DecodeError as error:
             raise SourceError(f"line {line}: {error}") from error
@@ -108,6 +112,10 @@ class _Columns:
                 "bad_time", f"{column}: {text} comes twice or never, as clocks are set then: write its UTC offset"
             )
         return first_us
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
 def _times(decode: DecodeSettings, fold: int) -> TimeReader:

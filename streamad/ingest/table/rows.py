@@ -21,7 +21,8 @@ from streamad.types import NO_STREAM, SampleBlock, Singles, from_us
 class Row:
     """One row: the samples of ``stream`` in [``begin_us``, ``end_us``) are ``sequence``; no end: it runs still.
 
-    ``line`` is that in the file, ``route`` the row's value of the field that chooses the model.
+    ``line`` is that in the file, ``route`` the row's value of the field that chooses the model. ``further``: what the
+    verdict shows of its further columns.
     """
 
     stream: str
@@ -30,6 +31,7 @@ class Row:
     end_us: int | None
     line: int
     route: str | None = None
+    further: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_open(self) -> bool:

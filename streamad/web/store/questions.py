@@ -47,6 +47,7 @@ class SeenSequence:
     n_samples: int | None
     n_merged: int | None
     n_late: int | None
+    batch: str | None
     score: float | None
     p_value: float | None
     tail: str | None

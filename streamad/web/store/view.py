@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS sequences (
     decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, n_merged INTEGER,
     n_late INTEGER, score REAL, p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL,
     contradiction TEXT, attribution TEXT, window BLOB,
-    judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT
+    judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT, batch TEXT
 );
 CREATE INDEX IF NOT EXISTS by_change ON sequences (change);
 CREATE INDEX IF NOT EXISTS by_end ON sequences (end_us);

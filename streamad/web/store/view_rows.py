@@ -157,7 +157,8 @@ def _span(message: Verdict | Alert | Window) -> dict[str, Any]:
 
 
 def _lost(message: Verdict | Alert) -> dict[str, Any]:
-    return {"n_merged": message.n_merged, "n_late": message.n_late}
+    batch = msgspec.json.encode(message.batch).decode() if message.batch else None
+    return {"n_merged": message.n_merged, "n_late": message.n_late, "batch": batch}
 
 
 def _of_verdict(verdict: Verdict) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.table.reading import read_table
+from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, Record, RecordBatch
@@ -26,6 +27,34 @@ def cut(
     records = tuple(Record(at, json.dumps(message).encode()) for at, message in enumerate(messages))
     found = intake.take(RecordBatch("p", records, len(records)), 0) + intake.end_of_input(0)
     return [closed.sequence for closed in found], counters
+
+
+def test_a_sequence_has_its_further_columns_wherever_the_reading_restarts(tmp_path: Path) -> None:
+    text = "stream,id,begin,end,recipe\nr1,A,10,20,PX-7\nr1,B,30,40,\nr1,C,50,60,PX-9\n"
+    (tmp_path / "batches.csv").write_text(text)
+    sequences = {"end": ["table"], "table": "batches.csv"}
+    settings = Settings(source={"url": "x"}, channels=[{"name": "temp"}], sequences=sequences)
+    table = read_table(settings, tmp_path)
+    messages = [{"stream": "r1", "time": time, "values": {"temp": time}} for time in (10, 15, 30, 35, 50, 55, 5)]
+    records = [Record(at, json.dumps(message).encode()) for at, message in enumerate(messages)]
+    for stop in range(len(records) + 1):
+        found: list[FinishedSequence] = []
+        progress: Progress | None = None
+        for end in (stop, len(records)):
+            decoder = Decoder(settings.decode, settings.channels)
+            intake = Intake("p", settings, decoder, Counters(), table=table, progress=progress)
+            begin = 0 if progress is None else progress.low_watermark
+            closed = intake.take(RecordBatch("p", tuple(records[begin:end]), end), 0)
+            closed += intake.end_of_input(0) if progress is not None else []
+            for each in closed:
+                intake.committed(each)
+            found += [each.sequence for each in closed]
+            progress = merge(progress, intake.progress())
+        assert [(one.sequence, dict(one.batch)) for one in found] == [
+            ("A", {"recipe": "PX-7"}),
+            ("B", {}),
+            ("C", {"recipe": "PX-9"}),
+        ]
 
 
 def readings(found: list[FinishedSequence]) -> dict[str, list[float]]:

@@ -51,6 +51,15 @@ def test_columns_may_have_other_names_and_delimiters(tmp_path: Path, text: str) 
     assert [row.sequence for row in read(tmp_path, text, names).of("r1").rows] == ["B1"]
 
 
+def test_further_columns_are_kept_in_bounds(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(20)]
+    header = ",".join(["stream", "id", "begin", "end", "recipe", "operator", *names])
+    cells = ["r1", "A", "10", "20", "PX-7", " ", *["y" * 100] * 20]
+    (row,) = read(tmp_path, "\n".join([header, ",".join(cells)])).of("r1").rows
+    assert row.further[0] == ("recipe", "PX-7")
+    assert row.further[1:] == tuple((name, "y" * 79 + "…") for name in names[:14])
+
+
 def test_without_a_stream_the_default_stream_is_meant(tmp_path: Path) -> None:
     table = read(tmp_path, "sequence,begin,end\nB1,0,1\n", decode={"default_stream": "r1"})
     assert [row.sequence for row in table.of("r1").rows] == ["B1"]

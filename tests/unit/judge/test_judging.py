@@ -157,11 +157,13 @@ async def test_a_sequence_for_which_there_is_no_model_is_unscorable_with_a_reaso
 async def test_a_sequence_that_lost_more_than_a_twentieth_of_its_samples_is_unscorable(
     lost: dict[str, int], reason: str | None
 ) -> None:
-    sequence, scorer = await judged(sequence_of(80, 10.0, **lost))
+    sequence, scorer = await judged(sequence_of(80, 10.0, batch=(("recipe", "PX-7"),), **lost))
     verdict = sequence.verdict
     assert (verdict.n_merged, verdict.n_late) == (lost.get("displaced", 0), lost.get("n_late", 0))
+    assert verdict.batch == {"recipe": "PX-7"}
     if reason is None:
         assert sequence.alert is not None
+        assert sequence.alert.batch == verdict.batch
         assert (sequence.alert.n_merged, sequence.alert.n_late) == (verdict.n_merged, verdict.n_late)
         return
     assert (verdict.decision, sequence.alert, scorer.n_windows) == ("unscorable", None, 0)

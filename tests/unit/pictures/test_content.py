@@ -235,7 +235,9 @@ def test_times_of_short_sequences_have_milliseconds() -> None:
 def test_a_sequence_without_a_date_has_elapsed_times_and_losses_are_said() -> None:
     begin = datetime(1970, 1, 1, 1, 2, 3, tzinfo=UTC)
     facts = facts_of(n_samples=40, start_time=begin, end_time=begin + timedelta(seconds=582.5), n_merged=2, n_late=1)
+    facts = replace(facts, batch={"recipe": "PX-7", **{f"c{n}": "x" * 40 for n in range(9)}})
+    cell = "x" * 31 + "…"
     assert when(facts) == (
         "1:02:03 to 1:11:45.500 since the start of its clock, 40 samples, 2 displaced by another of their time, "
-        "1 too late"
+        f"1 too late, recipe: PX-7, c0: {cell}, c1: {cell}, c2: {cell}, …"
     )

@@ -120,10 +120,13 @@ def test_a_row_says_why_also_where_no_channel_departs(tmp_path: Path, share: flo
 def test_a_sequence_without_a_date_has_elapsed_times_and_says_what_it_lost(tmp_path: Path) -> None:
     begin = datetime(1970, 1, 1, 0, 5, tzinfo=UTC)
     dates = {"start_time": begin, "end_time": begin + timedelta(seconds=75)}
-    given = [msgspec.structs.replace(one, **dates, n_merged=3, n_late=1) for one in messages_of(1)[:2]]
+    given = [
+        msgspec.structs.replace(one, **dates, n_merged=3, n_late=1, batch={"recipe": "<PX>"})
+        for one in messages_of(1)[:2]
+    ]
     client = PageUnderTest(tmp_path, given).browser()
     assert '0:06:15 <span class="soft">elapsed</span>' in client.get("/alerts").text
     page = client.get(f"/s/{1:032x}").text
     assert "0:05:00 to 0:06:15 since the start of its clock" in page
-    assert "3 displaced by another of their time, 1 too late" in page
+    assert "3 displaced by another of their time, 1 too late, recipe: &lt;PX&gt;" in page
     assert "1970" not in page
