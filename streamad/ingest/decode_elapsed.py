@@ -9,6 +9,7 @@ from datetime import timedelta
 import msgspec
 
 from streamad.settings.numerals import Numerals
+from streamad.settings.time_format import UNITS_US, TimeUnit
 
 _DAY_US, _HOUR_US, _MINUTE_US, _SECOND_US = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
 _CLOCK = re.compile(
@@ -19,18 +20,15 @@ _CLOCK = re.compile(
 # As pandas, PostgreSQL (-1 days +23:59:59) and Python (-1 day, 23:59:59) write it: the clock counts forward.
 _DAYS = re.compile(r"(?P<days>[+-]?[0-9]{1,7}) days?(?P<comma>,?)\s*(?P<clock>.*)", re.ASCII)
 _QUANTITY = re.compile(r"(?P<number>.*[0-9.,])\s*(?P<unit>[^\W\d_]+)\.?", re.DOTALL)
-_UNITS_US = {
-    name: factor_us
-    for factor_us, names in (
-        (0.001, "ns nanosecond nanoseconds"),
-        (1.0, "us \u00b5s \u03bcs usec microsecond microseconds"),
-        (1e3, "ms msec millisecond milliseconds"),
-        (1e6, "s sec secs second seconds"),
-        (6e7, "min mins minute minutes"),
-        (3.6e9, "h hr hrs hour hours"),
-    )
-    for name in names.split()
+_NAMES: dict[TimeUnit, str] = {
+    "ns": "nanosecond nanoseconds",
+    "us": "\u00b5s \u03bcs usec microsecond microseconds",
+    "ms": "msec millisecond milliseconds",
+    "s": "sec secs second seconds",
+    "min": "mins minute minutes",
+    "h": "hr hrs hour hours",
 }
+_UNITS_US = {name: UNITS_US[unit] for unit, names in _NAMES.items() for name in (unit, *names.split())}
 _LONGEST_US = 1e18
 
 

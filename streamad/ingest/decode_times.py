@@ -14,19 +14,9 @@ import numpy as np
 from streamad.ingest.decode_elapsed import read_elapsed
 from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, fail, shown
 from streamad.settings.numerals import Numerals
-from streamad.settings.time_format import EPOCHS, NAMES, SERIALS, Epoch, TimeFormat, TimeUnit
+from streamad.settings.time_format import EPOCHS, NAMES, SERIALS, UNITS_US, Epoch, TimeFormat, TimeUnit
 from streamad.types import MAX_TIME_US, IntArray
 
-_FACTORS: dict[TimeUnit, int] = {
-    "ns": 0,
-    "us": 1,
-    "ms": 1_000,
-    "s": 1_000_000,
-    "min": 60_000_000,
-    "h": 3_600_000_000,
-    "d": 86_400_000_000,
-}
-"""Microseconds of a unit; 0: a fraction of one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_S = MAX_TIME_US // 1_000_000
 _TICK = timedelta(microseconds=1)
@@ -71,7 +61,7 @@ class TimeReader:
         self._zone = zone
         self._fold = fold
         self._numerals = numerals
-        self._factor = _FACTORS[unit]
+        self._factor = int(UNITS_US[unit])  # 0: a fraction of a microsecond
         self._latest = MAX_TIME_US // self._factor if self._factor else MAX_TIME_US * 1_000
         self._earliest, self._earliest_us = (-self._latest, -MAX_TIME_US) if relative else (0, 0)
 

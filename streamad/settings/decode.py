@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from streamad.settings.boundaries import BeginWord, EndWord, SequenceField, TagSettings, WordSettings
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, parse_duration_us
 from streamad.settings.numerals import MISSING_WORDS, DecimalMark, Numerals, ThousandsMark
-from streamad.settings.time_format import NAMES, SERIALS, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
+from streamad.settings.time_format import NAMES, SERIALS, UNIX_UNITS, StepUnit, TimeFormat, TimeFormatText, TimeUnit
 from streamad.types import SequenceFrom
 
 
@@ -125,7 +125,7 @@ class StepSettings(ConfigSection):
 
     field: str
     """Field of the number."""
-    unit: Literal[TimeUnit, "hz"]
+    unit: StepUnit
     """Its unit; hz: samples in a second."""
 
 

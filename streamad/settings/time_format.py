@@ -9,6 +9,12 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator
 
 TimeUnit = Literal["d", "h", "min", "s", "ms", "us", "ns"]
+StepUnit = Literal[TimeUnit, "hz"]
+"""Units of a step between samples; hz: samples in a second."""
+UNITS_US: dict[TimeUnit, float] = {
+    "d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3,
+}  # fmt: skip
+"""Microseconds of each unit."""
 
 EXCEL = "excel"
 SERIALS = {EXCEL: 1.0, "wincc_time_ms": 1e6}

@@ -14,12 +14,14 @@ from streamad.commands.init.facts.words import TIME, hints
 from streamad.commands.init.rules.time_field import StepField, TimeField
 from streamad.commands.init.rules.times import find_times, times_of
 from streamad.errors import SourceError
+from streamad.ingest.forms.steps import step_us
+from streamad.settings.time_format import StepUnit
 from streamad.types import IntArray
 
 Message = Mapping[str, Any]
 _STEP = frozenset({"dt", "step", "interval", "period", "delta", "increment", "spacing"})
 _RATE = frozenset({"hz", "rate", "fs", "frequency", "freq", "samplerate", "sps"})
-_UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "min": 6e7, "hz": 1e6}
+_UNITS: tuple[StepUnit, ...] = ("s", "ms", "us", "ns", "min", "hz")
 _MOST_ROWS = 200_000
 _MOST_GROUPS = 50
 _TOLERANCE = 0.1
@@ -91,16 +93,15 @@ def _lengths(lists: Iterable[Column], n_messages: int) -> IntArray:
     return found
 
 
-def _unit(step: Column, starts_us: IntArray, lengths: IntArray, others: Sequence[Column]) -> tuple[str, bool]:
+def _unit(step: Column, starts_us: IntArray, lengths: IntArray, others: Sequence[Column]) -> tuple[StepUnit, bool]:
     """Return the unit by which one message follows the other, and whether it does; else that of the step's name."""
     words = hints(step.path)
-    named = next((unit for unit in _UNITS_US if unit in words), "hz" if words & _RATE else "s")
+    named: StepUnit = next((unit for unit in _UNITS if unit in words), "hz" if words & _RATE else "s")
     steps = np.zeros(len(starts_us))
     steps[np.array(step.rows, dtype=np.int64)] = step.cells
     kept = (starts_us != UNREAD) & (lengths > 0) & (steps > 0)
-    for unit in dict.fromkeys((named, *(unit for unit in _UNITS_US if (unit == "hz") == bool(words & _RATE)))):
-        step_us = _UNITS_US[unit] / steps[kept] if unit == "hz" else _UNITS_US[unit] * steps[kept]
-        spans_us = step_us * lengths[kept]
+    for unit in dict.fromkeys((named, *(unit for unit in _UNITS if (unit == "hz") == bool(words & _RATE)))):
+        spans_us = step_us(steps[kept], unit) * lengths[kept]
         for group in (None, *(one for one in others if not one.is_numeric and len(one.counts) <= _MOST_GROUPS)):
             of = np.zeros(len(starts_us), dtype=np.int64)
             if group is not None:
@@ -114,10 +115,10 @@ def _unit(step: Column, starts_us: IntArray, lengths: IntArray, others: Sequence
     return named, False
 
 
-def _distance_us(step: Column, value: Any, unit: str, index: int) -> float:
+def _distance_us(step: Column, value: Any, unit: StepUnit, index: int) -> float:
     number = step.number(value)
     assert number is not None
-    return index * (_UNITS_US[unit] / number if unit == "hz" else _UNITS_US[unit] * number)
+    return index * step_us(number, unit)
 
 
 def _element(value: Any, path: str, index: int, n: int, distance: tuple[str, float]) -> Any:

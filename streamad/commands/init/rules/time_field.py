@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streamad.commands.init.facts.columns import Column
 from streamad.commands.init.rules.dates import example
-from streamad.settings.time_format import EPOCHS, NAMES, SERIALS, TimeFormat, TimeUnit
+from streamad.settings.time_format import EPOCHS, NAMES, SERIALS, StepUnit, TimeFormat, TimeUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class StepField:
     """The field of the step from one sample of a list to the next, and its unit; hz: samples in a second."""
 
     path: str
-    unit: str
+    unit: StepUnit
 
 
 @dataclass(frozen=True, slots=True)
