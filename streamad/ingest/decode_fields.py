@@ -159,7 +159,7 @@ class FieldReader:
             any(single.end for single in singles),
             np.array(indexes, dtype=np.int64),
             routes.pop() if routes else None,
-            None if bad.cells is None else bad.values(*values.shape),
+            bad.values(*values.shape),
             boundaries if any(boundaries) else None,
         )
 
@@ -267,19 +267,7 @@ class FieldReader:
         columns = self.rows.named_columns(message)
         bad = BadCells()
         matrix = [self.rows.of_list(row, index, columns, message, bad) for index, row in enumerate(rows)]
-        values = self.rows.array(matrix, bad)
-        step = self._time.step
-        times_us = self._time.many(times, "times") if step is None else self._time.spread(message, record, len(rows))
-        end = self.end_of(message)
-        return Samples(
-            *self._ids(message, record),
-            times_us,
-            values,
-            end,
-            route=self._read_route(message),
-            bad=None if bad.cells is None else bad.values(*values.shape),
-            boundaries=self._bounds.of_chunk(message, times_us.tolist(), end=end) if self._bounds.is_on else None,
-        )
+        return self._of_rows(message, record, matrix, bad, times if self._time.step is None else None, where="times")
 
     # --- a list for each channel, with a list of times or a step ---------------------------------------------------
 
@@ -312,16 +300,29 @@ class FieldReader:
             row = [self.rows.number(value, bad, column) for column, value in enumerate(elements)]
             self.rows.apply_qualities(row, message, values, bad)
             rows.append(row)
-        matrix = self.rows.array(rows, bad)
-        times_us = self._time.spread(message, record, n) if times is None else self._time.many(times, where)
+        return self._of_rows(message, record, rows, bad, times, where=where)
+
+    def _of_rows(
+        self,
+        message: dict[Any, Any],
+        record: Record,
+        rows: list[list[float]],
+        bad: BadCells,
+        times: list[Any] | None,
+        *,
+        where: str,
+    ) -> Samples:
+        """Return the samples of a message with a row for each; ``times`` None: there is a step."""
+        values = self.rows.array(rows, bad)
+        times_us = self._time.spread(message, record, len(rows)) if times is None else self._time.many(times, where)
         end = self.end_of(message)
         return Samples(
             *self._ids(message, record),
             times_us,
-            matrix,
+            values,
             end,
             route=self._read_route(message),
-            bad=None if bad.cells is None else bad.values(*matrix.shape),
+            bad=bad.values(*values.shape),
             boundaries=self._bounds.of_chunk(message, times_us.tolist(), end=end) if self._bounds.is_on else None,
         )
 

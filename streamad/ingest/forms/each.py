@@ -174,7 +174,7 @@ class EachReader:
             any(place.single.end for place in stretch),
             None if indexes == [*range(len(stretch))] else np.array(indexes, dtype=np.int64),
             first.route,
-            None if bad.cells is None else bad.values(*values.shape),
+            bad.values(*values.shape),
             boundaries if any(boundaries) else None,
         )
 
