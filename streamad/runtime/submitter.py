@@ -273,7 +273,9 @@ class Submitter:
             f"also in {where}: its sequences are unscorable from now on; "
             f"verdicts committed before, which stand: {n}; check the message key"
         )
-        event = self._events.tell("stream_in_two_partitions", text, partition=partition.name, stream=stream)
+        event = self._events.emit(
+            "stream_in_two_partitions", text, partition=partition.name, stream=stream, waits=False
+        )
         partition.set_aside(self._events.records([event]))
         partition.intake.tell_split(stream)
         partition.telling.add(stream)

@@ -27,7 +27,7 @@ class Emit(Protocol):
         model: ModelRef | None = None,
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
-    ) -> None:
+    ) -> object:
         """Emit the event."""
 
 
@@ -58,23 +58,12 @@ class EventLog:
         model: ModelRef | None = None,
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
-    ) -> None:
-        """Emit an event of ``kind``, a stable identifier; the log shows it at any verbosity, at ``level``."""
-        told = self.tell(kind, message, partition=partition, stream=stream, model=model, figures=figures, level=level)
-        self._waiting.append(told)
-
-    def tell(
-        self,
-        kind: str,
-        message: str,
-        *,
-        partition: str | None = None,
-        stream: str | None = None,
-        model: ModelRef | None = None,
-        figures: Mapping[str, float] | None = None,
-        level: Level = "warning",
+        waits: bool = True,
     ) -> Event:
-        """Emit as ``emit`` does, and return the event: the caller commits it."""
+        """Emit an event of ``kind``, a stable identifier; the log shows it at any verbosity, at ``level``.
+
+        It waits for the next commit, or (``waits`` False) the caller commits it.
+        """
         event = Event(
             kind=kind,
             message=masked(message),
@@ -85,6 +74,8 @@ class EventLog:
             created_at=from_us(self._clock.now_us()),
         )
         self.counts[kind] += 1
+        if waits:
+            self._waiting.append(event)
         if self._on_event is not None:
             self._on_event(event)
             return event

@@ -23,7 +23,7 @@ from streamad.telemetry.logs import get_logger
 
 OnFeedback: TypeAlias = Callable[[Feedback | Request, str | None], Awaitable[None]]
 """Takes a message, and the sender's authenticated name."""
-OnEvent: TypeAlias = Callable[[str, str], None]
+OnEvent: TypeAlias = Callable[[str, str], object]
 """Takes an event's kind (a stable identifier) and message."""
 _REPORT_EVERY_US = 60_000_000
 _RETRY_S = 10.0
