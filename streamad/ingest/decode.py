@@ -6,7 +6,6 @@ Regular messages of the own format take the fast path (``decode_own.py``), all o
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -18,7 +17,7 @@ import numpy as np
 
 from streamad.errors import ConfigError, DecodeError, Problem
 from streamad.ingest.decode_fields import FieldReader
-from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
+from streamad.ingest.decode_own import OwnReader
 from streamad.ingest.decode_times import TimeReader, may_come_twice
 from streamad.ingest.decode_values import (
     FieldPath,
@@ -29,8 +28,8 @@ from streamad.ingest.decode_values import (
     serializer_of,
 )
 from streamad.ingest.forms.each import EachReader, ElementError, encoded
-from streamad.ingest.forms.line_protocol import read_lines
-from streamad.ingest.forms.packed import Nested, text_message, unzipped
+from streamad.ingest.forms.packed import Nested
+from streamad.ingest.forms.wire import PARSE_ERRORS, Wire, read_message, read_packed, wire_format
 from streamad.settings.boundaries import WhileSettings
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.numerals import Numerals
@@ -52,7 +51,6 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
 
 
 NOTHING = Decoded()
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Decoder:
@@ -76,9 +74,8 @@ class Decoder:
         self._plain = _Readers(settings, channels, route, state, native=False)
         self._later = _Readers(settings, channels, route, state, native=False, fold=1) if self._plain.zone else None
         self._json = msgspec.json.Decoder()
-        self._msgpack = msgspec.msgpack.Decoder()
         nested = () if settings.fields is None else settings.fields.nested_fields
-        self._nested = Nested(nested, self._parse_packed) if nested else None
+        self._nested = Nested(nested, self._parse_nested) if nested else None
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of ``record``, those of each block ordered by time.
@@ -94,7 +91,7 @@ class Decoder:
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
         readers = self._native if record.native else self._plain
-        wire: Wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
+        wire: Wire = "msgpack" if record.native else wire_format(value, self._settings.format)
         if readers.each is not None:
             return self._decode_each(readers.each, self._parsed(record, wire), record, written_us)
         samples = None if readers.own is None else readers.own.read(value, wire)
@@ -102,7 +99,7 @@ class Decoder:
             samples = readers.fields.read(self._parsed(record, wire), record)
         if samples is None:
             return NOTHING
-        later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
+        later_us = self._second_reading(samples, record) if readers.zone is not None else None
         if self._ids_from_files and not record.native:
             samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))
         if readers.relative:
@@ -159,8 +156,8 @@ class Decoder:
         What cannot be written so is the whole message.
         """
         assert self._plain.each is not None
-        wire = _wire_format(record.value, self._settings.format)
-        found = self._plain.each.alone(self._parse(record.value, wire), indexes)
+        wire = wire_format(record.value, self._settings.format)
+        found = self._plain.each.alone(self._parse(record), indexes)
         for message in found:
             alone = None if wire == "influx" else encoded(message, as_msgpack=wire == "msgpack")
             yield alone or record.value
@@ -177,7 +174,7 @@ class Decoder:
         limit, records = self._settings.max_message_bytes, batch.records[start:]
         plain = takewhile(lambda record: 0 < len(record.value) <= limit and not record.native, records)
         setting = self._settings.format
-        found = own.singles(plain, lambda value: _wire_format(value, setting))
+        found = own.singles(plain, lambda value: wire_format(value, setting))
         references_us = [
             batch.written_us(offset) if record_us is None else record_us
             for offset, record_us in zip(found.offsets, found.records_us, strict=True)
@@ -190,7 +187,7 @@ class Decoder:
                 found.streams[at] = NO_STREAM
         return found
 
-    def _second_reading(self, samples: Samples, record: Record, wire: Wire) -> IntArray | None:
+    def _second_reading(self, samples: Samples, record: Record) -> IntArray | None:
         """Return the times read as the second ones where local times come twice; None if there are none."""
         zone = self._plain.zone
         assert zone is not None
@@ -199,7 +196,7 @@ class Decoder:
         hours = {int(times_us[0]) // _HOUR_US} if len(times_us) == 1 else set((times_us // _HOUR_US).tolist())
         if not any(may_come_twice(hour, zone) for hour in hours):
             return None
-        later = self._later.fields.read(self._parse(record.value, wire), record)
+        later = self._later.fields.read(self._parse(record), record)
         if later is None or np.array_equal(later.times_us, samples.times_us):
             return None
         return later.times_us
@@ -213,45 +210,21 @@ class Decoder:
             if isinstance(message, dict | list):
                 return message
         try:
-            return self._parse(record.value, wire)
+            return self._parse(record)
         except DecodeError as error:
             serializer = serializer_of(record)
             if serializer is None:
                 raise
             raise DecodeError("schema_registry", f"{serializer}: {_PLAIN}") from error
 
-    def _parse(self, value: bytes, wire: Wire) -> Any:
+    def _parse(self, record: Record) -> Any:
         """Return the message of a record, whatever it is packed in."""
-        message = self._parse_packed(value, wire)
-        if isinstance(message, str) and (inner := text_message(message)) is not None:
-            message = self._parse_plain(inner, "json")
+        setting = "msgpack" if record.native else self._settings.format
+        message = read_message(record.value, setting, self._settings.max_message_bytes)
         return message if self._nested is None else self._nested.unpacked(message)
 
-    def _parse_packed(self, value: bytes, wire: Wire | None = None) -> Any:
-        plain = unzipped(value, self._settings.max_message_bytes)
-        if wire is None or plain is not value:
-            wire = _wire_format(plain, "auto" if wire is None else self._settings.format)
-        return self._parse_plain(plain, wire)
-
-    def _parse_plain(self, value: bytes, wire: Wire) -> Any:
-        if wire == "influx":
-            return read_lines(value)
-        if wire == "msgpack":
-            try:
-                return self._msgpack.decode(value)
-            except PARSE_ERRORS as error:
-                fail("malformed", f"not msgpack: {_reason(error)}")
-        value = value.removeprefix(_BYTE_ORDER_MARK)
-        try:
-            return self._json.decode(value)
-        except PARSE_ERRORS as error:
-            # Not JSON, but Python's and other encoders write missing and infinite numbers so.
-            if b"NaN" not in value and b"Infinity" not in value and "out of range" not in str(error):
-                fail("malformed", f"not JSON: {_reason(error)}")
-        try:
-            return json.loads(value.decode())
-        except PARSE_ERRORS as error:
-            fail("malformed", f"not JSON: {_reason(error)}")
+    def _parse_nested(self, value: bytes) -> Any:
+        return read_packed(value, "auto", self._settings.max_message_bytes)
 
     def _check_skew(self, time_us: int, reference_us: int) -> None:
         ahead_us = time_us - reference_us
@@ -330,19 +303,3 @@ def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray 
     return SampleBlock(
         stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad, boundaries
     )
-
-
-def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack", "influx"]) -> Wire:
-    """Return the wire format: msgpack maps and arrays begin with a byte that JSON text never begins with."""
-    if setting != "auto":
-        return setting
-    first = value[0] if value else 0
-    return "msgpack" if 0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF else "json"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "text that is not UTF-8"
-    return str(error).removeprefix("JSON is malformed: ").removeprefix("MessagePack data is malformed: ")[:120]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -19,14 +19,12 @@ import numpy as np
 from streamad.errors import DecodeError
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
+from streamad.ingest.forms.wire import PARSE_ERRORS, Wire
 from streamad.settings.decode import ChannelSettings
 from streamad.types import NO_STREAM, IntArray, Record, Singles
 
-Wire = Literal["json", "msgpack", "influx"]
 _IDS = ("stream", "sequence")
 _REFUSED_IN_NAMES = re.compile(r'[\\"\x00-\x1f]')
-# Raised by parsers for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
-PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 class _Message(msgspec.Struct, gc=False):

@@ -12,8 +12,8 @@ import numpy as np
 from streamad.commands.check.names import add_fields
 from streamad.commands.shared.recurring import Place, Recurring
 from streamad.ingest.decode import Decoded, Decoder
-from streamad.ingest.decode_own import Wire
 from streamad.ingest.decode_values import FieldPath
+from streamad.ingest.forms.wire import Wire
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import BatchTable

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_own import OwnReader, Wire
+from streamad.ingest.decode_own import OwnReader
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import FieldPath, Samples
+from streamad.ingest.forms.wire import Wire
 from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 from tests.support.ingest.decoded import block_in

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from streamad.commands.init.facts.columns import Column, columns_of
 from streamad.errors import DecodeError
-from streamad.ingest.forms.line_protocol import read_lines
-from streamad.ingest.forms.packed import Nested, text_message, unzipped
+from streamad.ingest.forms.packed import Nested
+from streamad.ingest.forms.wire import read_message, read_packed
 from streamad.settings.decode import LINES
 
 _LOOKED_AT = 200
@@ -51,7 +48,7 @@ def _unpacked(message: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def _content(value: bytes) -> Any:
     """Return the object or list of a field's content. Raises DecodeError for anything else."""
-    found = parse(value)
+    found = read_packed(value, "auto", _MAX_BYTES)
     if not isinstance(found, (dict, list)):
         raise DecodeError("malformed", "neither an object nor a list")
     return found
@@ -60,28 +57,15 @@ def _content(value: bytes) -> Any:
 def lines_of(value: bytes) -> list[Any]:
     """Return the lines of a record of InfluxDB's line protocol; [] if it is none."""
     try:
-        return read_lines(unzipped(value, _MAX_BYTES))[LINES]
+        lines: list[Any] = read_packed(value, "influx", _MAX_BYTES)[LINES]
     except DecodeError:
         return []
+    return lines
 
 
 def parse(value: bytes) -> Any:
-    """Return the message of a record, whatever it is packed in; None if it is none."""
+    """Return the message of a record as the decoder reads it; None if it is none."""
     try:
-        found = _parse_plain(unzipped(value, _MAX_BYTES))
+        return read_message(value, "auto", _MAX_BYTES)
     except DecodeError:
         return None
-    inner = text_message(found) if isinstance(found, str) else None
-    return found if inner is None else _parse_plain(inner)
-
-
-def _parse_plain(value: bytes) -> Any:
-    first = value[0] if value else 0
-    is_msgpack = 0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF
-    try:
-        return msgspec.msgpack.decode(value) if is_msgpack else msgspec.json.decode(value.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        try:
-            return None if is_msgpack else json.loads(value.decode())  # NaN, as Python writes it
-        except (ValueError, RecursionError):
-            return None
