@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-import msgspec
 from pydantic import BaseModel
 
 from streamad.commands.check.findings import Finding, warning
@@ -20,12 +19,8 @@ _DEPTH = 6
 _NEAR = 0.75
 
 
-def add_fields(known: dict[str, None], value: bytes) -> None:
+def add_fields(known: dict[str, None], message: Any) -> None:
     """Add the dotted paths of a message's fields, objects and those in lists of objects included."""
-    try:
-        message = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return  # msgpack, or nothing that can be read
     for path in _paths(message, "", 0):
         if len(known) < _MOST_NAMES:
             known[path] = None

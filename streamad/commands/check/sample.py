@@ -150,9 +150,6 @@ class _NotingDecoder(Decoder):
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return what ``Decoder.decode`` does. Raises DecodeError."""
-        if self._n_looked_at < _LOOKED_AT:
-            self._n_looked_at += 1
-            add_fields(self._sample.fields, record.value)
         decoded = super().decode(record, written_us)
         for block in decoded.blocks:
             self._sample.note(block)
@@ -160,6 +157,9 @@ class _NotingDecoder(Decoder):
 
     def _parsed(self, record: Record, wire: Wire) -> Any:
         message = super()._parsed(record, wire)
+        if self._n_looked_at < _LOOKED_AT:
+            self._n_looked_at += 1
+            add_fields(self._sample.fields, message)
         for name, path, tag in self._places if isinstance(message, dict) else ():
             if tag is None or tag.get(message) == name:
                 value, known = path.get(message), self._sample.words[name]
