@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.settings.decode import QualitySettings
 from streamad.settings.numerals import MISSING_WORDS
 from streamad.types import BAD_REASONS, MAX_TIME_US, BadValues, Boundaries, Boundary, FloatArray, IntArray, Record
 
@@ -262,11 +261,6 @@ class FieldPath:
         self.outer = tuple(".".join(parts[:cut]) for cut in cuts)
         self._inner = tuple(".".join(parts[cut:]) for cut in cuts)
 
-    @property
-    def steps(self) -> list[tuple[str, str]]:
-        """Return the keys of the outermost object that may lead to the field, each with the path from there on."""
-        return [*zip(self.outer, self._inner, strict=True)]
-
     def get(self, message: dict[Any, Any]) -> Any:
         """Return the field's value, ABSENT if there is none. Raises DecodeError if the path meets no object."""
         value = message.get(self.name, ABSENT)
@@ -281,6 +275,22 @@ class FieldPath:
             if (value := _path(rest).get(inner)) is not ABSENT:
                 return value
         return ABSENT
+
+    def changed(self, message: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any] | None:
+        """Return ``message`` with ``change`` of the field's value, or without the field if that is ABSENT.
+
+        None if the message has no such field. A path that meets no object leads nowhere.
+        """
+        if self.name in message:
+            value = change(message[self.name])
+            if value is ABSENT:
+                return {key: other for key, other in message.items() if key != self.name}
+            return {**message, self.name: value}
+        for key, rest in zip(self.outer, self._inner, strict=True):
+            inner = message.get(key)
+            if isinstance(inner, dict) and (changed := _path(rest).changed(inner, change)) is not None:
+                return {**message, key: changed}
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -408,76 +418,6 @@ class ValueReader:
             of_channel = values[:, column]
             of_channel[of_channel == number] = math.nan
         return values
-
-
-class Quality:
-    """Tells from a message whether a reading's quality is good."""
-
-    def __init__(self, settings: QualitySettings) -> None:
-        self.path = FieldPath(settings.field)
-        self._good = {_plain(code) for code in settings.good}
-
-    def of(self, message: dict[Any, Any], index: int) -> object:
-        """Return the quality of the message, or in a list of them that of the row ``index``; None if there is none."""
-        try:
-            found = self.path.get(message)
-        except DecodeError as error:
-            return error
-        if isinstance(found, list):
-            return found[index] if index < len(found) else None
-        return None if found is ABSENT else found
-
-    def is_good(self, quality: object) -> bool:
-        """Return whether readings of this quality are used."""
-        return _plain(quality) in self._good
-
-
-def _plain(quality: object) -> str | None:
-    """Return a quality for comparison: 192, 192.0 and "192" are the same, "Good" and "good" too; "" is none."""
-    if quality is None:
-        return None
-    if isinstance(quality, str):
-        return quality.strip().lower() or None
-    return shown(int(quality) if type(quality) is float and quality.is_integer() else quality)
-
-
-class Qualities:
-    """The qualities of a plant's readings: each channel's own, else that of the whole message."""
-
-    def __init__(self, common: QualitySettings | None, own: Sequence[QualitySettings | None]) -> None:
-        self._common = None if common is None else Quality(common)
-        self._own = [None if one is None else Quality(one) for one in own]
-
-    @property
-    def paths(self) -> list[FieldPath]:
-        """Return the fields of the channels' own qualities."""
-        return [one.path for one in self._own if one is not None]
-
-    @property
-    def common(self) -> list[FieldPath]:
-        """Return the field of the message's quality, if there is one."""
-        return [] if self._common is None else [self._common.path]
-
-    @property
-    def are_given(self) -> bool:
-        """Return whether any reading has a quality."""
-        return self._common is not None or any(self._own)
-
-    def is_good(self, message: dict[Any, Any]) -> bool:
-        """Return whether the quality of the message itself is good, if messages have one."""
-        return self._common is None or self._common.is_good(self._common.of(message, 0))
-
-    def apply(self, row: list[float], message: dict[Any, Any], beside: dict[Any, Any], bad: BadCells) -> None:
-        """Make readings of ``row`` missing whose quality is not good; ``beside`` has the channels' own qualities."""
-        common = None if self._common is None else self._common.of(message, bad.row)
-        is_good = self._common is None or self._common.is_good(common)
-        for column, (value, own) in enumerate(zip(row, self._own, strict=True)):
-            if math.isnan(value) or (own is None and is_good):
-                continue
-            quality = common if own is None else own.of(beside, bad.row)
-            if own is None or not own.is_good(quality):
-                bad.add(column, QUALITY, quality)
-                row[column] = math.nan
 
 
 def inner_value(path: FieldPath, values: dict[Any, Any]) -> Any:

@@ -114,7 +114,10 @@ class EachReader:
         """Yield for each of ``indexes`` the message with that element alone. Raises DecodeError as ``read``."""
         elements, _ = self._parts(message)
         for index in indexes:
-            yield _replaced(message, self.name, [elements[index]]) if elements else message
+            yield self._with_elements(message, [elements[index]]) if elements else message
+
+    def _with_elements(self, message: Object, elements: list[Any]) -> Object:
+        return FieldPath(self.name).changed(message, lambda _: elements) or message
 
     def _parts(self, message: object) -> tuple[list[Any], Object]:
         """Return the elements of a message, and the message without them."""
@@ -241,26 +244,14 @@ def _sequence_of(place: _Place) -> tuple[str, str | None, str | None]:
 
 def elements_in(message: Object, name: str) -> tuple[Any, Object] | None:
     """Return the value at a dotted path and the message without it; None if there is none (``FieldPath``)."""
-    if name in message:
-        return message[name], {key: value for key, value in message.items() if key != name}
-    path = FieldPath(name)
-    for key, rest in path.steps:
-        inner = message.get(key)
-        found = elements_in(inner, rest) if isinstance(inner, dict) else None
-        if found is not None:
-            return found[0], {**message, key: found[1]}
-    return None
+    found: list[Any] = []
 
+    def take(value: Any) -> Any:
+        found.append(value)
+        return ABSENT
 
-def _replaced(message: Any, name: str, value: Any) -> Object:
-    """Return the message with ``value`` at a dotted path that it has."""
-    if name in message:
-        return {**message, name: value}
-    for key, rest in FieldPath(name).steps:
-        inner = message.get(key)
-        if isinstance(inner, dict) and elements_in(inner, rest) is not None:
-            return {**message, key: _replaced(inner, rest, value)}
-    return dict(message)
+    header = FieldPath(name).changed(message, take)
+    return None if header is None else (found[0], header)
 
 
 def encoded(message: Object, *, as_msgpack: bool) -> bytes | None:

@@ -9,10 +9,11 @@ import base64
 import binascii
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from streamad.errors import DecodeError
-from streamad.ingest.decode_values import fail, located, shown
+from streamad.ingest.decode_values import FieldPath, fail, located, shown
 
 _GZIP = b"\x1f\x8b"
 _AS_GZIP = 31
@@ -42,26 +43,15 @@ class Nested:
     """Puts what fields hold as text (JSON, or base64 of JSON, msgpack or gzip) in the place of the text."""
 
     def __init__(self, names: Sequence[str], parse: Callable[[bytes], Any]) -> None:
-        self._names = names
+        self._paths = [FieldPath(name) for name in names]
         self._parse = parse
 
     def unpacked(self, message: Any) -> Any:
         """Return the message with the content of these fields; what is no text stays. Raises DecodeError."""
         if isinstance(message, list):
             return [self.unpacked(one) for one in message]
-        for name in self._names if isinstance(message, dict) else ():
-            message = self._with(message, name, name)
-        return message
-
-    def _with(self, message: dict[Any, Any], name: str, where: str) -> dict[Any, Any]:
-        """Return ``message`` with the content of the field at the dotted path ``name``."""
-        if name in message:
-            return {**message, name: self._content(message[name], where)}
-        parts = name.split(".")
-        for cut in range(1, len(parts)):
-            key, inner = ".".join(parts[:cut]), message.get(".".join(parts[:cut]))
-            if isinstance(inner, dict):
-                return {**message, key: self._with(inner, ".".join(parts[cut:]), where)}
+        for path in self._paths if isinstance(message, dict) else ():
+            message = path.changed(message, partial(self._content, where=path.name)) or message
         return message
 
     def _content(self, value: Any, where: str) -> Any:

@@ -11,7 +11,6 @@ from streamad.ingest.decode_values import (
     WRONG_TYPE,
     BadCells,
     FieldPath,
-    Qualities,
     ValueReader,
     fail,
     inner_value,
@@ -22,6 +21,7 @@ from streamad.ingest.decode_values import (
     read_quantity,
     shown,
 )
+from streamad.ingest.forms.qualities import Qualities
 from streamad.settings.boundaries import plain
 from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import FloatArray
