@@ -50,7 +50,7 @@ class WaitingBoundary(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What words and tags have said of a stream's samples without an id (``ingest/boundaries/standing.py``).
+    """The newest words and tags about a stream's samples without an id (``ingest/boundaries/standing.py``).
 
     ``state``: the tag's reading, None before the first one. ``is_named``: a sequence was begun and not ended, or the
     tag of the id was read; ``sequence`` is its id, None if it has none, ``routes`` what chooses its model.
@@ -81,7 +81,7 @@ NOTHING_STANDS = Standing()
 
 
 class UsedRows(msgspec.Struct, frozen=True):
-    """What was used of a stream's rows in a table of batches: the first ``n`` begins and ends, and their digest.
+    """The rows of a stream that were used, of a table of batches: the first ``n`` begins and ends, and their digest.
 
     ``read`` holds pairs of the offset from which on records were read with it, rising, and the end of the newest row
     that was there then: late samples behind it were taken for ones in no row. ``ended`` is such a pair, too: the end of
@@ -250,8 +250,8 @@ def _merged(before: Mapping[str, V], changes: Mapping[str, V | None]) -> dict[st
 def after_gap(progress: Progress, begin: int) -> Progress:
     """Return ``progress`` for a restart at ``begin``, after the records before it were deleted.
 
-    Streams that may have lost samples, and all unknown ones, begin with a partial sequence. What they held may have
-    changed since, so it holds no more.
+    Streams that may have lost samples, and all unknown ones, begin with a partial sequence. Their readings that held
+    may have changed since, so they hold no more.
     """
     replace = msgspec.structs.replace
     streams = {

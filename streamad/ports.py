@@ -286,7 +286,7 @@ class HoldingSubscription(Subscription, Protocol):
 class ExclusiveSubscription(HoldingSubscription, Protocol):
     """A subscription that one reader of a group has at a time: ``messages`` raises TakenOverError once another may.
 
-    What was yielded is this reader's only if ``is_ours`` says so after that.
+    A yielded message is this reader's only if ``is_ours`` says so after that.
     """
 
     async def taken(self) -> bool:

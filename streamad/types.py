@@ -227,7 +227,7 @@ class BadValues:
 
 
 class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a row of a message says of where sequences begin and end, beside its readings and its id.
+    """The states, words or tag in a row of a message, which say where sequences begin and end.
 
     ``is_bare``: it has no readings, and is no sample. ``state``: whether the stream's samples lie in a sequence now.
     ``begins``, ``ends``: the words for it. ``names``: a tag's reading of the id, ``sequence``, of the samples after it.

@@ -94,7 +94,7 @@ class _Recording:
 class GraphedModel:
     """The recorded calls of a model of pure windows, one for each size in ``SIZES`` of at most ``limit`` windows.
 
-    Windows go through fixed buffers. What an earlier batch left there behind a smaller one is computed again and
+    Windows go through fixed buffers. Behind a small batch lie windows of an earlier one, which are computed again and
     dropped. A size that cannot be recorded (too little memory) ends the recording; ``most`` windows are scored at once,
     in two pieces if need be: above that, launching kernels one by one is as fast.
     """

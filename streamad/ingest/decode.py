@@ -153,7 +153,7 @@ class Decoder:
     def elements(self, record: Record, indexes: Sequence[int]) -> Iterator[bytes]:
         """Yield for each of ``indexes`` the message of ``record`` with that element of its list alone.
 
-        What cannot be written so is the whole message.
+        If that cannot be written, yield the whole message.
         """
         assert self._plain.each is not None
         wire = wire_format(record.value, self._settings.format)

@@ -191,8 +191,8 @@ def _filled(
 def _carried_on(readings: _Times, values: FloatArray, carried: np.floating, at: _Times) -> tuple[_Times, FloatArray]:
     """Return the readings of a channel that begins with the value ``carried``.
 
-    Where a channel's first own reading lies nearer to the first point than to the second one, that stands there: tags
-    that are sent one after the other would else begin each sequence with a value of the one before.
+    If a channel's first own reading lies nearer to the first point than to the second one, it stands at the first:
+    tags that are sent one after the other would else begin each sequence with a value of the one before.
     """
     if len(readings) and len(at) > 1 and readings[0] < at[1] / 2:
         return np.insert(readings[1:], 0, 0.0), values

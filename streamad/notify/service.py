@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a test notice to one receiver."""
+    """The result of a test notice to one receiver."""
 
     receiver: str
     place: str

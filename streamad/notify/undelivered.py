@@ -1,4 +1,4 @@
-"""What is said of notices that were given up: a line in the log, and an event in a place of its own."""
+"""Notices that were given up: a line in the log, and an event in a place of its own."""
 
 from __future__ import annotations
 

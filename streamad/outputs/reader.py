@@ -65,7 +65,7 @@ class Skipped:
 class Decoder(Generic[M]):
     """Decodes messages of ``kinds`` and lets ``accept`` check them, which raises DecodeError or returns what is kept.
 
-    What is too long for its kind is not decoded. With ``accept`` None a message of any length is taken as it is.
+    A message that is too long for its kind is not decoded. With ``accept`` None any length is taken.
     Messages of other kinds are not wanted, and with ``only`` are unreadable; so are all types that streamad does not
     know. ``is_wanted`` gets the id of an alert or verdict, "" if there is none, before the whole message is decoded. A
     mark may lack its type, or have another program's: people and other programs write marks.

@@ -90,7 +90,7 @@ def replacing(
     After a crash at any moment ``path`` holds the old bytes or the new, never a mixture. ``is_state``: only this user
     may read the file; others have the umask's mode. A link at ``path`` is replaced, never followed. The content
     is written to ``temporary`` first (default ``.NAME.RANDOM.tmp`` beside it; on the same file system), which must not
-    exist. What killed writers left of such names is removed after an hour, by the next writer in the folder. Raises
+    exist. The next writer in the folder removes files of such names that killed writers left, after an hour. Raises
     OutputError.
     """
     named, temporary = temporary, temporary or path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

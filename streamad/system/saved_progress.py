@@ -62,7 +62,7 @@ class _Lengths(msgspec.Struct):
 class CommittedLength:
     """How many bytes of the output ``name`` the newest commit of the checkpoint in ``folder`` covers.
 
-    What lies behind them may still be cut off. ``now`` may be called often: only files that changed are read.
+    The bytes behind them may still be cut off. ``now`` may be called often: only files that changed are read.
     """
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -1,7 +1,7 @@
 """What needs attention now: which sequences, alerts and events the page Now shows, and the lines of its banner.
 
-Whoever can write to the outputs can write any time: one that lies after the page's own clock moves nothing, and is
-shown with a remark.
+A message may have any time, by accident or on purpose: one after the page's own clock moves nothing, and is shown with
+a remark.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ _STATUS: Decoder[WorkerStatus | Running] = Decoder((WorkerStatus, Running))
 class Reading:
     """Follows the outputs until it is cancelled; what cannot be read is a trouble on the page, and is tried again.
 
-    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. What has arrived is
-    committed together. Law: a message is done only after its commit. The status of workers is no part of the view: it
-    is read anew at every start.
+    ``on_change`` is called after each commit of the view, and when ``workers`` have changed. Messages that arrived
+    together are committed together. Law: a message is done only after its commit. The status of workers is no part of
+    the view: it is read anew at every start.
     """
 
     def __init__(self, plant: Plant, view: View, on_change: Callable[[], None], workers: Workers | None = None) -> None:

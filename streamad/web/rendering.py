@@ -13,14 +13,14 @@ from streamad.safe_text import masked, visible_name
 from streamad.types import from_us, to_us
 
 JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
-"""What a person has said of a sequence."""
+"""The words for a person's marks of a sequence."""
 _STEPS = ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h"), (730 * 86_400, 86_400, "days"))
 
 
 def shown(value: object) -> object:
     """Return what a page shows of ``value``: controls and changes of direction as escapes, secrets masked, None as "".
 
-    What is HTML already stays as it is.
+    HTML stays as it is.
     """
     if value is None:
         return ""

@@ -61,7 +61,7 @@ class Sample:
     fields: dict[str, None] = field(default_factory=dict)
     """The paths of the fields of the first records."""
     words: dict[str, dict[str, None]] = field(default_factory=dict)
-    """What the fields, or the tag, that say where sequences lie hold: some of it."""
+    """Some of the states and words in the messages, by the field or tag that holds them."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Kind of dead letter -> the first one's place and error."""
     table: BatchTable | None = None

@@ -23,7 +23,7 @@ _NEXT = "check, then train; before run, set source.url to the data to judge, and
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What was found in a sample, and the config for it."""
+    """The config that ``init`` proposes for a sample, and the findings behind it."""
 
     raw: RawSample
     layout: Layout

@@ -64,7 +64,7 @@ def list_versions(
 ) -> None:
     """List the versions of the config's model or models; the one in service is marked.
 
-    What is no version and what cannot be read is a note each; if there is nothing else, the exit code is 1.
+    A version that cannot be read, and anything else in the folder, is a note; with notes alone the exit code is 1.
 
     Example: streamad models list
     """

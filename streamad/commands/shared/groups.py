@@ -61,8 +61,8 @@ def _errors_of_usage(group: Any = None) -> Iterator[None]:
     """Turn click's errors of usage, which it would print in a frame, into UsageError: one line, as every other error.
 
     Ctrl-C becomes one line, too: typer ends the process without any.
-    ``group`` is the context in which a command was called, for those that do not name theirs. What they quote from the
-    command line cannot begin a line of its own.
+    ``group`` is the context in which a command was called, for those that do not name theirs. Their quotes of the
+    command line cannot begin a line of their own.
     """
     try:
         yield

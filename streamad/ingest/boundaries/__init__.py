@@ -1,1 +1,1 @@
-"""What messages say of where sequences begin and end, beside ids and end marks."""
+"""Boundaries in messages: the states, words and tags that say where sequences begin and end."""

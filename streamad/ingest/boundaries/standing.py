@@ -1,8 +1,8 @@
-"""What begin words, end words and tags have said of a stream's samples without an id.
+"""Standing words: a stream's newest begin word, end word and tags place its samples without an id.
 
-Law: a sample belongs to what the newest message before it has said, by event time and then by position. What stands
-depends on the messages alone and lies among the stream's clocks, with the messages that still wait for their turn;
-rereading therefore starts with what stood then (tests/unit/ingest/test_boundary_laws.py).
+Law: the newest word before a sample, by event time and then by position, says where the sample belongs. The standing
+depends on the messages alone. It lies among the stream's clocks, with the words that still wait for their turn, so
+rereading starts with the standing of that time (tests/unit/ingest/test_boundary_laws.py).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class ElementError(DecodeError):
 
 @dataclass(slots=True)
 class Elements:
-    """What the elements of a message hold: the samples of each stretch of one sequence, in order.
+    """The samples in the elements of a message, by stretch of one sequence, in order.
 
     ``second_us`` has the second readings of the times of each, if there may be some; ``unreadable`` are the elements
     without a sample.

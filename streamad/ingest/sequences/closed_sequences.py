@@ -58,11 +58,11 @@ def hash_of(key: str | None) -> str:
 
 
 class ClosedSequences:
-    """What a stream knows of its ended sequences: hashes of ids, or the event time through which those without id end.
+    """The ended sequences of a stream: hashes of ids, or the event time through which those without an id end.
 
     Law: a sample of an ended sequence is known as such until the partition's clock has passed its end by ``memory_us``;
-    after that its id may begin another sequence. What is ended but not committed is forgotten by a restart, and ends
-    again. Ids of late sequences are kept apart: they displace no id of a judged one.
+    after that its id may begin another sequence. A restart forgets the ends that were not committed, and these
+    sequences end again. Ids of late sequences are kept apart: they displace no id of a judged one.
     """
 
     __slots__ = ("_committed_through_us", "_ids", "_late_ids", "_through_us", "memory_us")

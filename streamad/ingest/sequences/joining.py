@@ -1,7 +1,6 @@
 """The short ways of nearly all samples: they continue their open sequence, or are a whole sequence in one message.
 
-They make no ``Run`` and look for no end. What they do is what the long way would do
-(tests/unit/ingest/test_joining.py).
+They make no ``Run`` and look for no end. The long way would give the same (tests/unit/ingest/test_joining.py).
 """
 
 from __future__ import annotations

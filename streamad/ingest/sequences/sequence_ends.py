@@ -31,10 +31,10 @@ from streamad.settings.plant_yaml import SequenceSettings
 class StreamState:
     """The state of one stream in one partition; pure, driven by ``PartitionStreams``.
 
-    Samples come in by ``accept`` (or a short way, joining.py). ``expire`` and ``evict`` end what no sample ends. What
-    comes of it waits in ``finished``, ``late`` and ``late_without_id`` until it is collected.
+    Samples come in by ``accept`` (or a short way, joining.py). ``expire`` and ``evict`` end sequences that no sample
+    ends. The results wait in ``finished``, ``late`` and ``late_without_id`` until they are collected.
 
-    Where a sample is: ``held`` if it lies far ahead, ``pending`` while an earlier one may still come, then in one of
+    A sample far ahead is ``held``; one is ``pending`` while an earlier one may still come, then lies in one of
     ``open``; if it came too late it counts in one of ``entries``. ``closed`` and ``reread`` know what has ended.
     ``readings`` are those that hold, None without tags that hold.
     Samples of records below ``done_below`` are done: rereading drops them. (It stands here, not in ``reread``, as each
@@ -467,8 +467,8 @@ class StreamState:
 
         The input ended before the offset ``read_below``.
 
-        What waits is released first, as it may begin a sequence. Late entries end last, as a released sample may have
-        turned one of them into an ordinary sequence.
+        Waiting samples are released first, as they may begin a sequence. Late entries end last, as a released sample
+        may have turned one of them into an ordinary sequence.
         """
         self.flush()
         table = self.table

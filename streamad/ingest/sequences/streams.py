@@ -156,7 +156,7 @@ class PartitionStreams:
     def _accept(self, stream: StreamState, run: Run) -> None:
         was_waiting, was_open, n_late = stream.clocks.is_waiting, bool(stream.open), len(stream.entries)
         stream.accept(run)
-        # Only these can make the deadline earlier. Where samples waited before, the deadline there is early enough.
+        # Only these can make the deadline earlier. If samples waited before, the deadline is early enough.
         if not was_waiting and (stream.clocks.is_waiting or not was_open or len(stream.entries) > n_late):
             self._schedule(stream)
 

@@ -17,7 +17,7 @@ from streamad.telemetry.metrics import LearningCounters
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the learner has of one model: sequences by share, the training that runs ("": none), and its counters."""
+    """The learner's state of one model: sequences by share, the training that runs ("": none), and its counters."""
 
     accepted: int = 0
     reserve: int = 0

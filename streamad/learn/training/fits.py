@@ -130,7 +130,7 @@ def _clear(trainings: Path) -> None:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""What a write fails with if nothing names its file."""
+"""The errors of a write that do not name its file."""
 
 
 def _digest(content: bytes) -> bytes:

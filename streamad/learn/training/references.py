@@ -1,4 +1,4 @@
-"""What simple detectors reach beside a trained model: injected faults, told from held-out normal sequences.
+"""Simple detectors as references for a trained model: how well they tell injected faults from held-out sequences.
 
 Two figures: the share that each finds at the configured false-alarm rate, by a calibration of its own, which is what a
 user gets; and the AUC, which asks only how it ranks windows. Only faults of the kinds by which no detector may choose

@@ -330,8 +330,8 @@ def learned_since_us(registry: Registry, model: str, version: str | None) -> int
 def reviewed_marks(registry: Registry, model: str, version: str | None) -> frozenset[str]:
     """Return the false alarms that ``version`` takes as normal; empty without it or if its manifest cannot be read.
 
-    Whoever put the version into service has reviewed them, so later versions take them as normal too: but only those
-    that it no longer raises, for nobody was shown the others.
+    The person who put the version into service has reviewed them, so later versions take them as normal, too: but only
+    those that it no longer raises, since nobody was shown the others.
     """
     try:
         manifest = None if version is None else registry.manifest(model, version)

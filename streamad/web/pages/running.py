@@ -63,7 +63,7 @@ def model_of(message: Running, status: WorkerStatus) -> ModelRef | str:
 def clock_of(message: Running, window: WindowSettings, usual: tuple[float, float] | None) -> tuple[float, str] | str:
     """Return the seconds between two points of the band and a note about them, or why there are none.
 
-    A point is a sample, or a step of the grid (``window.resample``). Where longer sequences are squeezed into the
+    A point is a sample, or a step of the grid (``window.resample``). If longer sequences are squeezed into the
     window, the ``usual`` number of samples and of seconds says by how much.
     """
     n, last_s = message.n_samples, message.seconds[-1] if message.seconds else 0.0

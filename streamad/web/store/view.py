@@ -53,7 +53,7 @@ _UNFIT = (
     sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, ArithmeticError, ValueError, TypeError,
     msgspec.MsgspecError, zlib.error,
 )  # fmt: skip
-"""What a message raises that no column can hold; its statement is undone, its commit is not."""
+"""The errors of a message that no column can hold; its statement is undone, its commit is not."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -1,4 +1,4 @@
-"""What the records of a sample hold, whatever it is packed in: also JSON as text, or base64 of it, in fields."""
+"""Messages in the records of a sample, unpacked: gzip, and fields that hold JSON as text or base64 of it."""
 
 from __future__ import annotations
 

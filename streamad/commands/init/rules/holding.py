@@ -24,15 +24,15 @@ _LEAST_SILENT = 0.2
 """Share of a sequence's time without a reading, beyond one and a half usual intervals."""
 _LATE = 1.5
 _LEAST_SPREAD, _SOME_SPREAD = 0.5, 0.1
-"""Distance of the quartiles of all intervals, in medians: of a channel by itself, and where most channels hold."""
+"""Distance of the quartiles of all intervals, in medians: of a channel by itself, and if most channels hold."""
 
 
 def note_holding(layout: Layout, sample: RawSample, settings: Settings) -> None:
     """Let channels of messages with one channel each hold if they have a reading only where the value changes.
 
-    Such a channel has few readings, hardly any equal to the one before, and either comes at irregular times or knows
-    few values. A regular sensor, however slow, and one that repeats itself do not hold. Where most channels hold, less
-    irregular ones do, too.
+    Such a channel has few readings, hardly any equal to the one before, and either irregular times or few values. A
+    sensor that sends at regular times, however slowly, or repeats its readings does not hold. If most channels of a
+    plant hold, less irregular ones are taken to hold as well.
     """
     if layout.form != "per_channel":
         return

@@ -29,7 +29,7 @@ METHODS: Mapping[CalibrationMethod, str] = {
     "out_of_fold": "scored out of fold",
     "reserve": "of the reserve, which never trains",
 }
-"""What is said of the calibration's sequences."""
+"""The words for the calibration's sequences."""
 _MODELS_SHOWN = 5
 
 
