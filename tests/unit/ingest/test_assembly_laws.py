@@ -15,6 +15,7 @@ from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import HOLDS, arrivals, orderly, orderly_settings, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome, singles_of
 from tests.support.ingest.buffered import pending_samples
+from tests.support.ingest.ended_input import jumped, read_to_end
 
 ONE = (1.0, 2.0)
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[int]]
@@ -34,16 +35,8 @@ def outcome(
 ) -> Outcome:
     """Run the records to their end; ``expire`` maps offsets to the wall clock's word after them."""
     assembler = Assembler("p", limits, holds=holds)
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset), record.record_us)
-        if expire and offset in expire:
-            finished += assembler.expire(expire[offset])
-    finished += assembler.end_of_input()
-    jumped = Counter(
-        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
-    )
-    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped
+    finished = read_to_end(assembler, records, expire)
+    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped(assembler)
 
 
 def without_positions(found: Outcome) -> Outcome:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.boundaries.reading import n_samples
-from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.runs import is_tag
 from streamad.settings.boundaries import BoundaryRules, WhileSettings
 from streamad.settings.plant_yaml import SequenceSettings
@@ -31,6 +30,7 @@ from tests.support.ingest.boundary_cases import (
     bounded,
 )
 from tests.support.ingest.buffered import pending_samples
+from tests.support.ingest.ended_input import jumped, read_to_end
 from tests.support.ingest.restarts import Partition, never, scripts
 
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[str]]
@@ -41,12 +41,7 @@ def outcome(
 ) -> Outcome:
     """Run the records to their end; ``expire`` maps offsets to the wall clock's word after them."""
     assembler = Assembler("p", limits, rules=rules)
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset), record.record_us)
-        if expire and offset in expire:
-            finished += assembler.expire(expire[offset])
-    finished += assembler.end_of_input()
+    finished = read_to_end(assembler, records, expire)
     assert pending_samples(assembler) == assembler.buffered_bytes == 0
     odd = assembler.take_odd()
     del odd["samples"]  # rows without readings whose wrong time made them dead letters
@@ -102,16 +97,13 @@ def test_a_late_begin_word_at_the_time_of_the_one_before_begins_a_torn_sequence(
 def test_every_sample_is_in_a_sequence_or_merged_or_late_or_outside(rules: BoundaryRules, data: st.DataObject) -> None:
     limits, records = data.draw(boundary_settings(rules)), data.draw(bounded(rules))
     assembler = Assembler("p", limits, rules=rules)
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset), record.record_us)
-    finished += assembler.end_of_input()
+    finished = read_to_end(assembler, records)
     found = assembler.take_late()
     n = sum(closed.sequence.n_samples for closed in finished if not closed.sequence.is_late)
     n += sum(each.merged for each in (*(closed.sequence for closed in finished), *found))
     odd = assembler.take_odd()
     n += sum(len(late.times_us) for late in found) + odd["outside"]
-    n += sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
+    n += jumped(assembler).total()
     assert n == sum(n_samples(record.block(0)) for record in records) + odd["samples"]
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import restarting, restarting_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of
+from tests.support.ingest.ended_input import jumped, read_to_end
 
 ONE = (1.0, 2.0)
 
@@ -22,12 +22,8 @@ ONE = (1.0, 2.0)
 def outcome(limits: SequenceSettings, records: list[Record]) -> tuple[list[Cut], list[Late], int]:
     """Run the records to their end; return the sequences, the late samples and how many times were wrong."""
     assembler = Assembler("p", limits)
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset, relative=True), record.record_us)
-    finished += assembler.end_of_input()
-    jumped = [resolved for resolved in assembler.jumps.take_resolved() if resolved.error is not None]
-    return list(map(cut_of, finished)), lates_of(assembler.take_late()), len(jumped)
+    finished = read_to_end(assembler, records, relative=True)
+    return list(map(cut_of, finished)), lates_of(assembler.take_late()), jumped(assembler).total()
 
 
 def ends(limits: SequenceSettings, *records: Record) -> list[tuple[str, list[int]]]:

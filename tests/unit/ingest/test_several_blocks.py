@@ -23,6 +23,7 @@ from streamad.types import Record, RecordBatch
 from tests.support.ingest import assembly_model
 from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, together, us
 from tests.support.ingest.assembly_model import Cut, Late, cut_of, lates_of, model_outcome, singles_of
+from tests.support.ingest.ended_input import jumped
 from tests.support.runtime.pipeline import START_US, settings_of
 
 
@@ -41,10 +42,7 @@ def outcome(
         if len(blocks) > 1:
             finished += assembler.end()
     finished += assembler.end_of_input()
-    jumped = Counter(
-        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
-    )
-    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped
+    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped(assembler)
 
 
 @given(sequence_settings(), together(arrivals()))

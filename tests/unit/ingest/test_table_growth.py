@@ -116,14 +116,20 @@ def with_all_before(table: list[Row], there: list[Row]) -> list[Row]:
     ]
 
 
+def both_days(limits: SequenceSettings, table: list[Row], records: list[Record]) -> tuple[Days, Days]:
+    """Return a run that has read all at once, and one that has read nothing."""
+    at_once = Days(limits, holds=True)
+    at_once.run(table, records, is_last=True)
+    return at_once, Days(limits, holds=True)
+
+
 @given(table_settings(), rows(), arrivals(), st.data())
 @settings(max_examples=300)
 def test_day_by_day_equals_all_at_once(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:
     limits = limits.model_copy(update={"max_duration": 100_000})
-    at_once, day_by_day = Days(limits, holds=True), Days(limits, holds=True)
-    at_once.run(table, records, is_last=True)
+    at_once, day_by_day = both_days(limits, table, records)
     days = data.draw(growths(table, records))
     for there, so_far in days[:-1]:
         day_by_day.run(with_all_before(table, there), so_far)
@@ -137,8 +143,7 @@ def test_late_samples_are_told_of_once_however_often_they_are_read(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:
     limits = limits.model_copy(update={"max_duration": 100_000})
-    at_once, day_by_day = Days(limits, holds=True), Days(limits, holds=True)
-    at_once.run(table, records, is_last=True)
+    at_once, day_by_day = both_days(limits, table, records)
     days = data.draw(growths(table, records, has_running=False))
     for there, so_far in days:
         there = with_all_before(table, there)  # noqa: PLW2901
@@ -172,8 +177,7 @@ def test_day_by_day_equals_all_at_once_where_each_day_ends_what_is_over(
 def test_a_row_that_comes_too_late_ends_the_run_and_is_never_left_out_in_silence(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:
-    at_once, day_by_day = Days(limits, holds=True), Days(limits, holds=True)
-    at_once.run(table, records, is_last=True)
+    at_once, day_by_day = both_days(limits, table, records)
     days = data.draw(growths(table, records))
     refused = ""
     try:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import Row
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import arrivals, orderly
 from tests.support.ingest.assembly_model import Cut, Late, Model, Record, cut_of, lates_of
+from tests.support.ingest.ended_input import jumped, read_to_end
 from tests.support.ingest.tables import rows, table_of, table_settings
 
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[int], int]
@@ -21,17 +21,11 @@ Outcome = tuple[Counter[Cut], Counter[Late], Counter[int], int]
 
 def outcome(limits: SequenceSettings, table: list[Row], records: list[Record]) -> Outcome:
     assembler = Assembler("p", limits, table=table_of(table))
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset), record.record_us)
-    finished += assembler.end_of_input()
-    jumped = Counter(
-        resolved.position.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None
-    )
+    finished = read_to_end(assembler, records)
     return (
         Counter(map(cut_of, finished)),
         Counter(lates_of(assembler.take_late())),
-        jumped,
+        jumped(assembler),
         assembler.take_odd()["outside"],
     )
 
@@ -95,15 +89,11 @@ def test_chunking_changes_nothing(
 @given(table_settings(), rows(), arrivals())
 def test_no_sample_is_lost_or_counted_twice(limits: SequenceSettings, table: list[Row], records: list[Record]) -> None:
     assembler = Assembler("p", limits, table=table_of([replace(row, end_us=row.end_us or 10**9) for row in table]))
-    finished: list[Closed] = []
-    for offset, record in enumerate(records):
-        finished += assembler.push(record.block(offset), record.record_us)
-    finished += assembler.end_of_input()
+    finished = read_to_end(assembler, records)
     late = assembler.take_late()
     in_cuts = sum(
         closed.sequence.n_samples + closed.sequence.merged for closed in finished if not closed.sequence.is_late
     )
     of_late = sum(len(samples.times_us) + samples.merged for samples in late)
-    jumped = sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
     n = sum(len(record.times) for record in records)
-    assert n == in_cuts + of_late + jumped + assembler.take_odd()["outside"]
+    assert n == in_cuts + of_late + jumped(assembler).total() + assembler.take_odd()["outside"]
