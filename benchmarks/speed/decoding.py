@@ -1,6 +1,8 @@
-"""CPU time of decoding, per record: JSON numbers and CSV numbers as plants write them, and CSV with bad cells.
+"""CPU time of decoding and of intake: JSON and CSV as plants write them, CSV with bad cells, lists of readings below a
+header (``each``) beside one message for each, line protocol, and channels that hold beside the same ones that do not.
 
-``--other FOLDER`` measures another checkout in turn with this one, round after round, and prints the ratios.
+Times are per record; those of lists per reading and per kB, those of lines per line. The cases take turns, and each has
+its least time. ``--other FOLDER`` measures another checkout in turn with this one, and prints the ratios.
 Run: ``python benchmarks/speed/decoding.py [--other FOLDER]``.
 """
 
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
@@ -28,22 +31,46 @@ from streamad.telemetry.metrics import Counters
 from streamad.types import PartitionAssigned, Record, RecordBatch
 
 ROOT = Path(__file__).resolve().parents[2]
-CHANNELS, RECORDS, ROUNDS = 12, 5_000, 9
+CHANNELS, RECORDS, ROUNDS, TURNS = 12, 5_000, 9, 5
 NAMES = [f"c{index:02d}" for index in range(CHANNELS)]
+MANY = [f"c{index:02d}" for index in range(50)]
 START_S = 1_760_000_000
 FLAT = FieldSettings(stream="unit", sequence="batch", time="ts", values=None)
 LONG = FieldSettings(stream="unit", sequence="batch", time="ts", channel="tag", value="v")
+EACH = FieldSettings(stream="unit", sequence="batch", time="ts", channel="tag", value="v", each="readings")
+LINES = FieldSettings(stream="unit", sequence="batch", values=None)
+
+
+class Case(NamedTuple):
+    """Records, and how they are read; ``n`` readings or lines, of which the times are told."""
+
+    decode: DecodeSettings
+    records: list[Record]
+    n: int
+    names: list[str] = NAMES
+    holds: bool = False
+    allowed_lateness: str = "0s"
+
+    @property
+    def channels(self) -> tuple[ChannelSettings, ...]:
+        """Return the channels, which all hold or all do not."""
+        return tuple(ChannelSettings(name=name, fill="hold" if self.holds else "linear") for name in self.names)
+
+    @property
+    def kilobytes(self) -> float:
+        """Return the size of all records."""
+        return sum(len(record.value) for record in self.records) / 1_000
 
 
 def _value(record: int, channel: int) -> float:
     return round(50 + 0.01 * ((record * 7919 + channel * 104_729) % 1_000), 2)
 
 
-def _json(form: str) -> list[Record]:
+def _json(form: str, names: list[str] = NAMES) -> list[Record]:
     found = []
     for i in range(RECORDS):
         head = {"unit": "r1", "stream": "r1", "batch": "b", "sequence": "b", "ts": START_S + i, "time": START_S + i}
-        values = {name: _value(i, channel) for channel, name in enumerate(NAMES)}
+        values = {name: _value(i, channel) for channel, name in enumerate(names)}
         message = {
             "own": {**head, "values": values},
             "chunk": {**head, "times": [START_S + i + j / 51 for j in range(51)], "values": [[*values.values()]] * 51},
@@ -52,6 +79,27 @@ def _json(form: str) -> list[Record]:
         }[form]
         found.append(Record(i, json.dumps(message).encode()))
     return found
+
+
+def _lists(n: int) -> list[Record]:
+    """Return the readings of the form "long" as lists of ``n``, with the fields of the message around each list."""
+    found = []
+    for i in range(0, RECORDS, n):
+        readings = [
+            {"ts": START_S + j, "tag": NAMES[j % CHANNELS], "v": _value(j, 0)} for j in range(i, min(i + n, RECORDS))
+        ]
+        message = {"unit": "r1", "stream": "r1", "batch": "b", "sequence": "b", "readings": readings}
+        found.append(Record(len(found), json.dumps(message).encode()))
+    return found
+
+
+def _lines(n: int) -> list[Record]:
+    """Return records of ``n`` lines of line protocol each."""
+    lines = []
+    for i in range(RECORDS):
+        values = ",".join(f"{name}={_value(i, channel)}" for channel, name in enumerate(NAMES))
+        lines.append(f"machine,unit=r1,batch=b {values} {(START_S + i) * 1_000_000_000}")
+    return [Record(i // n, "\n".join(lines[i : i + n]).encode()) for i in range(0, RECORDS, n)]
 
 
 def _csv(folder: Path, every: int) -> list[Record]:
@@ -79,49 +127,76 @@ async def _read(url: str, folder: Path) -> list[Record]:
     return records
 
 
-def _decoding_us(decode: DecodeSettings, records: list[Record]) -> float:
-    decoder = Decoder(decode, [ChannelSettings(name=name) for name in NAMES])
+def _decoding_s(case: Case) -> float:
+    decoder = Decoder(case.decode, case.channels)
     begin = time.process_time()
-    for record in records:
+    for record in case.records:
         try:
             decoder.decode(record, None)
         except DecodeError:
             continue
-    return (time.process_time() - begin) / len(records) * 1e6
+    return time.process_time() - begin
 
 
-def _intake_us(decode: DecodeSettings, records: list[Record]) -> float:
+def _intake_s(case: Case) -> float:
+    sequences: dict[str, Any] = {"allowed_lateness": case.allowed_lateness}
     settings = Settings(
-        channels=tuple(ChannelSettings(name=name) for name in NAMES),
-        source={"url": "x"},
-        decode=decode,
-        sequences=SequenceSettings(),
+        channels=case.channels, source={"url": "x"}, decode=case.decode, sequences=SequenceSettings(**sequences)
     )
-    intake = Intake("p", settings, Decoder(decode, settings.channels), Counters())
+    intake = Intake("p", settings, Decoder(case.decode, settings.channels), Counters())
     begin = time.process_time()
-    intake.take(RecordBatch("p", tuple(records), len(records)), 0)
-    return (time.process_time() - begin) / len(records) * 1e6
+    intake.take(RecordBatch("p", tuple(case.records), len(case.records)), 0)
+    return time.process_time() - begin
+
+
+def _cases(folder: Path) -> tuple[dict[str, Case], dict[str, Case]]:
+    """Return the cases of decoding and intake, and those of intake alone."""
+    own, flat = DecodeSettings(), DecodeSettings(fields=FLAT)
+    long, each = DecodeSettings(fields=LONG), DecodeSettings(fields=EACH)
+    lines = DecodeSettings(format="influx", time_unit="ns", fields=LINES)
+    of_own, of_many = _json("own"), _json("own", MANY)
+    both = {
+        "own JSON": Case(own, of_own, RECORDS),
+        "chunks of 51": Case(own, _json("chunk")[:500], 500),
+        "flat JSON": Case(flat, _json("flat"), RECORDS),
+        "one reading": Case(long, _json("long"), RECORDS),
+        "lists of 4": Case(each, _lists(4), RECORDS),
+        "lists of 64": Case(each, _lists(64), RECORDS),
+        "one line": Case(lines, _lines(1), RECORDS),
+        "64 lines": Case(lines, _lines(64), RECORDS),
+        "CSV": Case(flat, _csv(folder, 0), RECORDS),
+        "CSV, 1.2 % bad": Case(flat, _csv(folder, 83), RECORDS),
+    }
+    held = {
+        "12 hold": Case(own, of_own, RECORDS, holds=True),
+        "12, lateness": Case(own, of_own, RECORDS, allowed_lateness="10s"),
+        "12 hold, lateness": Case(own, of_own, RECORDS, holds=True, allowed_lateness="10s"),
+        "50": Case(own, of_many, RECORDS, MANY),
+        "50 hold": Case(own, of_many, RECORDS, MANY, holds=True),
+        "50, lateness": Case(own, of_many, RECORDS, MANY, allowed_lateness="10s"),
+        "50 hold, lateness": Case(own, of_many, RECORDS, MANY, holds=True, allowed_lateness="10s"),
+    }
+    return both, held
 
 
 def measure() -> dict[str, float]:
-    """Return microseconds per record of each case, the least of three."""
-    own, flat = DecodeSettings(), DecodeSettings(fields=FLAT)
+    """Return the least microseconds of each case."""
     with tempfile.TemporaryDirectory() as folder:
-        csv, bad = _csv(Path(folder), 0), _csv(Path(folder), 83)
+        both, held = _cases(Path(folder))
         begin = time.process_time()
         _csv(Path(folder), 0)
-        cases = {
-            "own JSON": (own, _json("own")),
-            "chunks of 51": (own, _json("chunk")[:500]),
-            "flat JSON": (flat, _json("flat")),
-            "one channel": (DecodeSettings(fields=LONG), _json("long")),
-            "CSV": (flat, csv),
-            "CSV, 1.2 % bad": (flat, bad),
-        }
-    found = {"CSV, written and read": (time.process_time() - begin) / RECORDS * 1e6}
-    for name, case in cases.items():
-        found[f"{name}: decode"] = min(_decoding_us(*case) for _ in range(3))
-        found[f"{name}: intake"] = min(_intake_us(*case) for _ in range(3))
+        found = {"CSV, written and read": (time.process_time() - begin) / RECORDS * 1e6}
+    for _ in range(TURNS):
+        for name, case in (both | held).items():
+            stages = {"decode": _decoding_s, "intake": _intake_s} if name in both else {"intake": _intake_s}
+            for stage, seconds_of in stages.items():
+                one_us = seconds_of(case) * 1e6
+                shares = {"": case.n}
+                if case.decode.fields in (LONG, EACH):
+                    shares[" of a kB"] = case.kilobytes
+                for what, n in shares.items():
+                    key = f"{name}: {stage}{what}"
+                    found[key] = min(found.get(key, float("inf")), one_us / n)
     return found
 
 
