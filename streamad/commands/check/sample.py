@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from streamad.commands.check.names import add_fields
 from streamad.commands.shared.recurring import Place, Recurring
 from streamad.ingest.decode import Decoded, Decoder
 from streamad.ingest.decode_values import FieldPath
+from streamad.ingest.forms.each import elements_in
 from streamad.ingest.forms.wire import Wire
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
@@ -60,8 +62,8 @@ class Sample:
     recurring: Recurring = field(default_factory=Recurring)
     fields: dict[str, None] = field(default_factory=dict)
     """The paths of the fields of the first records."""
-    words: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Some of the states and words in the messages, by the field or tag that holds them."""
+    words: dict[str, Counter[str]] = field(default_factory=dict)
+    """Some of the states and words in the messages, and how often, by the field or tag that holds them."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Kind of dead letter -> the first one's place and error."""
     table: BatchTable | None = None
@@ -146,7 +148,8 @@ class _NotingDecoder(Decoder):
         self._sample = sample
         self._n_looked_at = 0
         self._places = list(_places_of_words(settings))
-        sample.words |= {name: {} for name, _, _ in self._places}
+        self._each = None if settings.decode.fields is None else settings.decode.fields.each
+        sample.words |= {name: Counter() for name, _, _ in self._places}
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return what ``Decoder.decode`` does. Raises DecodeError."""
@@ -160,12 +163,26 @@ class _NotingDecoder(Decoder):
         if self._n_looked_at < _LOOKED_AT:
             self._n_looked_at += 1
             add_fields(self._sample.fields, message)
-        for name, path, tag in self._places if isinstance(message, dict) else ():
-            if tag is None or tag.get(message) == name:
-                value, known = path.get(message), self._sample.words[name]
-                words = [each for each in (value if isinstance(value, list) else [value]) if plain(each) is not None]
-                known.update((str(each).strip(), None) for each in words if len(known) < _MOST_WORDS)
+        if self._places and isinstance(message, dict):
+            for part in self._parts_of(message):
+                self._note_words(part)
         return message
+
+    def _parts_of(self, message: dict[Any, Any]) -> list[dict[Any, Any]]:
+        """Return the message, or each element of its list with the fields around it."""
+        found = None if self._each is None else elements_in(message, self._each)
+        if found is None or not isinstance(found[0], list):
+            return [message]
+        return [{**found[1], **element} for element in found[0] if isinstance(element, dict)]
+
+    def _note_words(self, part: dict[Any, Any]) -> None:
+        for name, path, tag in self._places:
+            if tag is None or tag.get(part) == name:
+                value, known = path.get(part), self._sample.words[name]
+                for each in value if isinstance(value, list) else [value]:
+                    word = "" if plain(each) is None else str(each).strip()
+                    if (word or tag is None) and (word in known or len(known) < _MOST_WORDS):
+                        known[word] += 1
 
     def singles(self, batch: RecordBatch, start: int) -> None:
         """Return None: every record goes through ``decode``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -23,6 +25,7 @@ from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
 from streamad.runtime.wiring import source_for
+from streamad.settings.boundaries import WhileSettings, WordSet
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.telemetry.metrics import Counters
@@ -30,6 +33,7 @@ from streamad.telemetry.metrics import Counters
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
 _KEYS = {"source": "source.url"}  # checks that are not named as their key
 _MANY = 0.2  # a larger share is no accident
+_PLAIN = re.compile(r"\w[\w -]*")
 
 
 def check_source(plant: Plant) -> list[Finding]:
@@ -44,7 +48,7 @@ def check_source(plant: Plant) -> list[Finding]:
     except StreamadError as error:
         return failure("source", error)
     is_live = isinstance(source, TransactionalSource)
-    findings = [*_records("source", sample, is_live=is_live), *(split("source", sample) if is_live else ())]
+    findings = [*_records("source", plant, sample, is_live=is_live), *(split("source", sample) if is_live else ())]
     findings += misspelled(plant, sample.fields)
     if any(finding.outcome == "failed" for finding in findings):
         return findings
@@ -105,7 +109,7 @@ def check_recordings(plant: Plant) -> list[Finding]:
             warning("model.recordings", finding.message, "needed for streamad train only")
             for finding in failure("model.recordings", error)
         ]
-    findings = _records("model.recordings", sample)
+    findings = _records("model.recordings", plant, sample)
     if any(finding.outcome == "failed" for finding in findings):
         return findings
     return [
@@ -118,7 +122,7 @@ def check_recordings(plant: Plant) -> list[Finding]:
     ]
 
 
-def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Finding]:
+def _records(check: str, plant: Plant, sample: Sample, *, is_live: bool = False) -> list[Finding]:
     counters = sample.counters
     if not counters.records:
         if sample.is_complete and not is_live:
@@ -148,7 +152,7 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
         message = f"none of {counters.without_id} samples has a sequence id, and sequences.without_id is skip"
         findings.append(failed(check, message, "check decode.fields.sequence"))
     if sample.table is None:  # else its rows are looked at, too
-        findings += _outside(check, sample)
+        findings += _outside(check, sample, plant.settings.sequences.while_)
     left_out = _left_out(counters)
     if not findings:
         first = "" if sample.is_complete else "the first "
@@ -160,19 +164,22 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
     return findings
 
 
-def _outside(check: str, sample: Sample) -> list[Finding]:
+def _outside(check: str, sample: Sample, state: WhileSettings | None) -> list[Finding]:
     """Report samples in no sequence if they are all, words that say nothing, and what came too late."""
     findings, counters = [], sample.counters
     if counters.before_tag == counters.samples > 0:
         message = f"no reading of {TAGS} in the sample: all {counters.samples} samples are in no sequence"
         findings.append(failed(check, message, "write the tag as the messages name it"))
     elif counters.outside == counters.samples > 0:
-        found = [f"{name} holds {some_of(of)}" if of else f"no message has {name}" for name, of in sample.words.items()]
+        words = {name: [word for word in of if word] for name, of in sample.words.items()}
+        found = [f"{name} holds {some_of(of)}" if of else f"no message has {name}" for name, of in words.items()]
         message = f"all {counters.samples} samples are in no sequence: {'; '.join(found)}"
         findings.append(failed(check, message, "check sequences.while, decode.fields.begin and their words"))
     elif counters.before_tag:
         message = f"{counters.before_tag} of {counters.samples} samples came before the first reading of {TAGS}"
         findings.append(warning(check, message, "they are in no sequence: is the tag read that late?"))
+    elif state is not None and counters.outside > _MANY * counters.samples:
+        findings.append(_many_outside(check, sample, state))
     if counters.unbegun_ends:
         message = f"{count(counters.unbegun_ends, 'end')} without a beginning: their samples are in no sequence"
         findings.append(warning(check, message, "check decode.fields.begin, or the sample begins amid a sequence"))
@@ -180,6 +187,20 @@ def _outside(check: str, sample: Sample) -> list[Finding]:
         message = f"{counters.late_boundaries} states, words or readings of tags came after samples of later times"
         findings.append(warning(check, message, LATER))
     return findings
+
+
+def _many_outside(check: str, sample: Sample, state: WhileSettings) -> Finding:
+    """Warn of many samples whose state is none of ``state``, with the states that were seen there."""
+    name, runs, counters = state.tag or state.field or "", WordSet(state.in_), sample.counters
+    others = [(word, times) for word, times in sample.words[name].most_common() if word not in runs]
+    seen = ", ".join(f"{word or 'nothing'} ({times})" for word, times in others)
+    share = 100 * counters.outside / counters.samples
+    message = f"{share:.0f} % of {counters.samples} samples are in no sequence; there {name} holds {seen}"
+    words = [*map(str, state.in_), *(word for word, _ in others if word)]
+    listed = ", ".join(word if _PLAIN.fullmatch(word) else json.dumps(word, ensure_ascii=False) for word in words)
+    key = "field" if state.tag is None else "tag"
+    line = f"sequences.while: {{{key}: {name}, in: [{listed}]}}"
+    return warning(check, message, f"if states of these belong to batches, write those, too: {line}")
 
 
 def _left_out(counters: Counters) -> str:

@@ -16,6 +16,41 @@ FIELDS = {"stream": "unit", "sequence": None, "time": "ts", "end": None, "values
 LONG = {**FIELDS, "channel": "tag", "value": "value"}
 
 
+@pytest.mark.parametrize(("fields", "state"), [(FIELDS, "field"), ({**FIELDS, "each": "list"}, "field"), (LONG, "tag")])
+def test_many_samples_outside_of_sequences_are_a_warning_with_their_states(
+    tmp_path: Path, fields: dict[str, Any], state: str
+) -> None:
+    states = ["RUN"] * 10 + ["START, slow"] * 4 + ["IDLE"] * 5 + [None]
+    messages: list[dict[str, Any]] = []
+    for at, word in enumerate(states):
+        sample = {"ts": 1_772_000_000 + at}
+        if state == "tag":
+            messages += [{**sample, "tag": "state", "value": word}, {**sample, "tag": "temp", "value": float(at)}]
+        else:
+            messages.append({**sample, "state": word, "temp": float(at)})
+    messages = [{"unit": "R1", **message} for message in messages]
+    if "each" in fields:
+        messages = [{"unit": "R1", "list": messages}]
+    (tmp_path / "day.jsonl").write_text("".join(json.dumps(message) + "\n" for message in messages), encoding="utf-8")
+    config = {
+        "channels": [{"name": "temp"}],
+        "source": {"url": "day.jsonl"},
+        "decode": {"fields": fields},
+        "sequences": {"end": ["while"], "while": {state: "state", "in": ["run"]}},
+        "window": {"length": 16},
+    }
+    (tmp_path / "plant.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    checked = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "plant.yaml"), "--fast", "--json"])
+    (found,) = [each for each in json.loads(checked.stdout)["checks"] if "in no sequence; " in each["message"]]
+    nothing = "" if state == "tag" else ", nothing (1)"  # a null ends no reading of a tag
+    assert found["outcome"] == "warning"
+    assert found["message"] == (
+        f"50 % of 20 samples are in no sequence; there state holds IDLE (5), START, slow (4){nothing}"
+    )
+    line = f'sequences.while: {{{state}: state, in: [run, IDLE, "START, slow"]}}'
+    assert found["advice"] == f"if states of these belong to batches, write those, too: {line}"
+
+
 @pytest.mark.parametrize(
     ("fields", "sequences", "each", "said"),
     [
