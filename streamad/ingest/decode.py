@@ -75,7 +75,8 @@ class Decoder:
         self._later = _Readers(settings, channels, route, state, native=False, fold=1) if self._plain.zone else None
         self._json = msgspec.json.Decoder()
         nested = () if settings.fields is None else settings.fields.nested_fields
-        self._nested = Nested(nested, self._parse_nested) if nested else None
+        each = None if settings.fields is None else settings.fields.each
+        self._nested = Nested(nested, self._parse_nested, each) if nested else None
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of ``record``, those of each block ordered by time.

@@ -271,7 +271,9 @@ class FieldPath:
             if inner is None or inner is ABSENT:
                 continue
             if not isinstance(inner, dict):
-                fail("wrong_type", f"{self.name}: {shown(inner)} stands where an object should be")
+                is_json = isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[")
+                advice = ": name this text in decode.fields.nested" if is_json else ""
+                fail("wrong_type", f"{self.name}: {shown(inner)} stands where an object should be{advice}")
             if (value := _path(rest).get(inner)) is not ABSENT:
                 return value
         return ABSENT

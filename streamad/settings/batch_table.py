@@ -84,7 +84,8 @@ def contradiction(
     has_readings = fields is not None and fields.is_per_channel
     found = {
         "while, decode.fields.begin and tags need absolute times, and decode.time counts from a sequence's start: "
-        "leave one of them out": rules is not None and decode.counts_from_start,
+        "write decode.time: absolute, or name an id or sequences.end: [restart] instead": rules is not None
+        and decode.counts_from_start,
         "the table says where sequences begin: leave while, decode.fields.begin and the tag of the id out": has_table
         and rules is not None,
         "while and decode.fields.begin both say where a sequence begins: leave one of them out": by_begin

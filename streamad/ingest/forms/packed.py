@@ -40,9 +40,13 @@ def unzipped(value: bytes, max_bytes: int) -> bytes:
 
 
 class Nested:
-    """Puts what fields hold as text (JSON, or base64 of JSON, msgpack or gzip) in the place of the text."""
+    """Puts what fields hold as text (JSON, or base64 of JSON, msgpack or gzip) in the place of the text.
 
-    def __init__(self, names: Sequence[str], parse: Callable[[bytes], Any]) -> None:
+    ``each`` names the list whose elements may have such fields, too.
+    """
+
+    def __init__(self, names: Sequence[str], parse: Callable[[bytes], Any], each: str | None = None) -> None:
+        self._each = None if each is None else FieldPath(each)
         self._paths = [FieldPath(name) for name in names]
         self._parse = parse
 
@@ -50,9 +54,27 @@ class Nested:
         """Return the message with the content of these fields; what is no text stays. Raises DecodeError."""
         if isinstance(message, list):
             return [self.unpacked(one) for one in message]
-        for path in self._paths if isinstance(message, dict) else ():
+        if not isinstance(message, dict):
+            return message
+        message = self._with_content(message)
+        return message if self._each is None else self._each.changed(message, self._of_elements) or message
+
+    def _with_content(self, message: dict[Any, Any]) -> dict[Any, Any]:
+        for path in self._paths:
             message = path.changed(message, partial(self._content, where=path.name)) or message
         return message
+
+    def _of_elements(self, elements: Any) -> Any:
+        """Return a list with the content of its elements; one that holds none stays: it is a dead letter by itself."""
+        if not isinstance(elements, list):
+            return elements
+        found = []
+        for element in elements:
+            try:
+                found.append(self._with_content(element) if isinstance(element, dict) else element)
+            except DecodeError:
+                found.append(element)
+        return found
 
     def _content(self, value: Any, where: str) -> Any:
         if isinstance(value, str) and value:

@@ -112,6 +112,37 @@ def test_a_nested_field_is_what_it_holds(times: list[int], pack: str, as_list: b
     assert_same(decoded(written(PACKS[pack]), NESTED), decoded(written(PACKS["object"]), NESTED))
 
 
+@pytest.mark.parametrize("list_is_nested", [False, True])
+def test_elements_of_a_list_may_have_nested_fields(list_is_nested: bool) -> None:
+    nested = ("box", "data") if list_is_nested else "data"
+    fields = FieldSettings(each="box.list", time="t", values=None, nested=nested)
+    decoder = Decoder(DecodeSettings(fields=fields), [ChannelSettings(name="temp", field="data.temp")])
+    elements: list[Any] = [
+        {"t": T, "data": json.dumps({"temp": 1.0})},
+        {"t": T + 1, "data": base64.b64encode(b'{"temp": 2.0}').decode()},
+        {"t": T + 2, "data": {"temp": 3.0}},
+        {"t": T + 3, "data": "not base64"},
+        "no object",
+    ]
+    box = {"list": elements}
+    message = {"stream": "r", "sequence": "s", "box": json.dumps(box) if list_is_nested else box}
+    found = decoder.decode(Record(0, json.dumps(message).encode()), None)
+    (block,) = found.blocks
+    assert block.values[:, 0].tolist()[:3] == [1.0, 2.0, 3.0]
+    assert np.isnan(block.values[3, 0])
+    assert block.bad is not None
+    assert [error.index for error in found.unreadable] == [4]
+
+
+def test_text_where_an_object_should_be_is_said_to_be_json() -> None:
+    fields = FieldSettings(each="list", time="data.t", values=None)
+    element = {"data": json.dumps({"t": T, "temp": 1.0})}
+    decoder = Decoder(DecodeSettings(fields=fields), [ChannelSettings(name="temp", field="data.temp")])
+    found = decoder.decode(Record(0, json.dumps({"stream": "r", "list": [element]}).encode()), None)
+    (error,) = found.unreadable
+    assert "stands where an object should be: name this text in decode.fields.nested" in str(error)
+
+
 def test_fields_in_what_was_nested_may_be_nested_themselves() -> None:
     fields = FieldSettings(time="a.b.t", values="a.b.values", nested=("a", "a.b"))
     message = {"stream": "r", "a": json.dumps({"b": json.dumps({"t": T, "values": {"temp": 1, "flow": 2}})})}
