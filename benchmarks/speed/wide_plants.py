@@ -1,9 +1,11 @@
-"""Plants of many channels or of many streams: how long each command takes, and how much memory it needs.
+"""Plants of many channels or of many streams, and long exports: how long each command takes, and its memory.
 
 The recordings are written to a temporary folder: ``--sequences`` sequences of eight samples with the wanted number of
 channels, as CSV; and one record for each of the wanted number of streams, as JSON lines. Each figure is of a process
-of its own. Growth is the CPU time a channel (or a stream) beside that of the row before: 1 means linear.
-Run: ``python benchmarks/speed/wide_plants.py [--channels 1000 7000 49000] [--streams 10000 60000] [--json]``.
+of its own. ``--megabytes``: ``init`` alone, on a CSV export of that size with eight channels. Growth is the CPU time a
+channel, a stream or a megabyte beside that of the row before: 1 means linear.
+Run: ``python benchmarks/speed/wide_plants.py [--channels 1000 7000 49000] [--streams 10000 60000]
+[--megabytes 3 1000] [--json]``.
 """
 
 from __future__ import annotations
@@ -16,13 +18,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow
 import yaml
+from pyarrow import csv
 
 ROOT = Path(__file__).resolve().parents[2]
 N_SAMPLES = 8
+_PART = 400
+"""Sequences of an export that are made at once: below 3 MB."""
 
 
 def write_channels(folder: Path, n_channels: int, n_sequences: int) -> None:
@@ -110,6 +118,33 @@ def of_streams(n_streams: int) -> list[dict[str, Any]]:
     return [{"what": "streams", "n": n_streams, "command": "replay", **figures}]
 
 
+def write_export(path: Path, megabytes: int) -> None:
+    """Write a CSV export of about this size: sequences of 60 samples of eight channels, with ids and local dates."""
+    with path.open("wb") as file:
+        for part in count():
+            if file.tell() >= megabytes * 1_000_000:
+                return
+            rows = np.arange(60 * _PART) + 60 * _PART * part
+            sequence, sample = np.divmod(rows, 60)
+            columns: dict[str, Any] = {
+                "time": (rows + 20 * sequence).astype("datetime64[s]") + np.timedelta64(20_454, "D"),
+                "batch": [f"B-{number:07d}" for number in sequence],
+            }
+            columns |= {
+                f"c{number}": (5 + np.sin(sample / 9 + number) + sequence * 7 % 11 / 50).round(3) for number in range(8)
+            }
+            options = csv.WriteOptions(include_header=part == 0, quoting_style="none")
+            csv.write_csv(pyarrow.table(columns), file, options)
+
+
+def of_megabytes(megabytes: int) -> list[dict[str, Any]]:
+    """Return the figures of ``init`` on an export of this size."""
+    with tempfile.TemporaryDirectory() as name:
+        write_export(Path(name) / "export.csv", megabytes)
+        figures = measured(Path(name), "init", "export.csv", "--out", "plant.yaml")
+    return [{"what": "megabytes", "n": megabytes, "command": "init", **figures}]
+
+
 def with_growth(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return ``rows`` with ``growth``: CPU time a channel or stream, divided by that of the next smaller size."""
     last: dict[tuple[str, str], dict[str, Any]] = {}
@@ -128,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--channels", type=int, nargs="*", default=[1_000, 7_000, 49_000])
     parser.add_argument("--streams", type=int, nargs="*", default=[10_000, 60_000])
+    parser.add_argument("--megabytes", type=int, nargs="*", default=[3, 1_000])
     parser.add_argument("--sequences", type=int, default=24, help="sequences of the plants of many channels")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
@@ -136,6 +172,8 @@ def main() -> None:
         rows += of_channels(n, options.sequences)
     for n in sorted(options.streams):
         rows += of_streams(n)
+    for n in sorted(options.megabytes):
+        rows += of_megabytes(n)
     rows = with_growth(rows)
     if options.json:
         print(json.dumps({"sequences": options.sequences, "rows": rows}))

@@ -280,6 +280,7 @@ def _elements(sample: RawSample, time_format: str | None, *, has_times: bool) ->
     ``has_times``: their times are read.
     """
     places = np.array(sample.places, dtype=np.int64) * sample.in_files
+    has_times = has_times and sample.layout is None  # a table of text holds no lists
     stepped = with_steps(sample.messages, places, time_format) if has_times else None
     if stepped is not None:
         return _Elements(stepped.messages, stepped.places, [stepped.time])
