@@ -724,6 +724,17 @@ def test_a_misspelled_field_gets_the_one_that_is_meant(
     assert "if it is meant" not in check(whole).stdout
 
 
+def test_a_misspelled_field_in_text_gets_the_one_that_is_meant(tmp_path: Path) -> None:
+    messages = [
+        {**one, "values": json.dumps({"temp_c": 1.0, "pressure_bar": one["values"]["temp_c"]})} for one in good()
+    ]
+    channels = [{"name": "temp_c", "field": "values.tempc"}, {"name": "pressure_bar", "field": "values.pressure_bar"}]
+    fields = {"stream": "stream", "sequence": "sequence", "time": "time", "values": None, "nested": "values"}
+    config = plant(tmp_path, messages, decode={"fields": fields}, channels=channels)
+    advice = {each["check"]: each["advice"] for each in findings(config)}
+    assert advice["channels[0].field"] == "if it is meant, write values.temp_c"
+
+
 def test_two_plants_that_keep_their_marks_in_one_place_are_named(tmp_path: Path) -> None:
     config = plant(tmp_path, name="north", learning={})
     (tmp_path / "south.yaml").write_text(yaml.safe_dump({**BASE, "name": "south"}))
