@@ -97,7 +97,8 @@ def test_of_a_file_cut_anywhere_the_whole_rows_are_read_or_it_is_refused_in_a_li
     assert sorted(channels) == sorted(NAMES), said
     whole = {tuple(readings) for of in batches for readings in readings_of(of)}
     of_file = {tuple(readings) for of in values_of(sequences, channels) for readings in of}
-    assert len(of_file - whole) <= 1, said  # the row that is cut
+    n_cut = 2 if shape.kind.startswith("long") else 1  # of one reading a row: a cut time, and the sample that lacks it
+    assert len(of_file - whole) <= n_cut, said
     lengths = [len(sequence.values) for sequence in sequences]
     assert sum(length not in map(len, batches) for length in lengths) <= shape.n_streams + 1, (
         said
