@@ -29,7 +29,7 @@ from streamad.ingest.decode_values import (
 )
 from streamad.ingest.forms.each import EachReader, ElementError, encoded
 from streamad.ingest.forms.packed import Nested
-from streamad.ingest.forms.wire import PARSE_ERRORS, Wire, read_message, read_packed, wire_format
+from streamad.ingest.forms.wire import PARSE_ERRORS, Wire, read_message, read_plain, wire_format
 from streamad.settings.boundaries import WhileSettings
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.numerals import Numerals
@@ -76,7 +76,7 @@ class Decoder:
         self._json = msgspec.json.Decoder()
         nested = () if settings.fields is None else settings.fields.nested_fields
         each = None if settings.fields is None else settings.fields.each
-        self._nested = Nested(nested, self._parse_nested, each) if nested else None
+        self._nested = Nested(nested, _parse_nested, settings.max_message_bytes, each) if nested else None
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of ``record``, those of each block ordered by time.
@@ -224,9 +224,6 @@ class Decoder:
         message = read_message(record.value, setting, self._settings.max_message_bytes)
         return message if self._nested is None else self._nested.unpacked(message)
 
-    def _parse_nested(self, value: bytes) -> Any:
-        return read_packed(value, "auto", self._settings.max_message_bytes)
-
     def _check_skew(self, time_us: int, reference_us: int) -> None:
         ahead_us = time_us - reference_us
         if ahead_us > self._settings.max_clock_skew:
@@ -278,6 +275,10 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         problems.append(Problem("decode.time", "relative times cannot be the record's own: name their field"))
     if problems:
         raise ConfigError(problems)
+
+
+def _parse_nested(value: bytes) -> Any:
+    return read_plain(value, "auto")
 
 
 def block_of(singles: Singles, at: int) -> SampleBlock | None:

@@ -31,16 +31,17 @@ def read_message(value: bytes, setting: WireSetting, max_bytes: int) -> Any:
     """Return the message of a record, whatever it is packed in. Raises DecodeError, also above ``max_bytes``."""
     message = read_packed(value, setting, max_bytes)
     inner = text_message(message) if isinstance(message, str) else None
-    return message if inner is None else _read_plain(inner, "json")
+    return message if inner is None else read_plain(inner, "json")
 
 
 def read_packed(value: bytes, setting: WireSetting, max_bytes: int) -> Any:
     """Return the content of bytes, unpacked if gzip has packed them. Raises DecodeError."""
-    plain = unzipped(value, max_bytes)
-    return _read_plain(plain, wire_format(plain, setting))
+    return read_plain(unzipped(value, max_bytes), setting)
 
 
-def _read_plain(value: bytes, wire: Wire) -> Any:
+def read_plain(value: bytes, setting: WireSetting) -> Any:
+    """Return the content of bytes that gzip has not packed. Raises DecodeError."""
+    wire = wire_format(value, setting)
     if wire == "influx":
         return read_lines(value)
     if wire == "msgpack":

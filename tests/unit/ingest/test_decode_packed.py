@@ -180,3 +180,55 @@ def test_any_bytes_are_samples_or_an_error(value: bytes, is_gzip: bool) -> None:
     for message, decode in ((packed, DecodeSettings()), (inside, NESTED)):
         with suppress(DecodeError):
             Decoder(decode, CHANNELS).decode(Record(0, message), None)
+
+
+# --- what packed content may cost ---------------------------------------------------------------------------------
+
+
+def test_gzip_in_many_parts_is_one_message_and_in_very_many_is_refused() -> None:
+    """Each part costs a decompressor, and a part may be empty."""
+    text = json.dumps(OWN).encode()
+    parts = b"".join(gzip.compress(text[at : at + 1]) for at in range(len(text)))
+    assert_same(decoded(parts, DecodeSettings()), decoded(text, DecodeSettings()))
+    assert error_of(gzip.compress(b"") * 1_000 + parts, DecodeSettings()) == (
+        "malformed",
+        "gzip of more than 1000 parts",
+    )
+
+
+def test_a_part_of_gzip_ends_at_any_byte() -> None:
+    message = {**OWN, "note": "".join(map(str, range(30_000)))}
+    text = json.dumps(message).encode()
+    first = gzip.compress(text[:100_000], compresslevel=0)
+    for behind in (b"", b"\0" * 5):
+        packed = first + gzip.compress(text[100_000:]) + behind
+        assert_same(decoded(packed, DecodeSettings()), decoded(text, DecodeSettings()))
+
+
+def test_bytes_behind_gzip_are_not_left_out_silently() -> None:
+    text = json.dumps(OWN).encode()
+    assert error_of(gzip.compress(text) + text, DecodeSettings()) == ("malformed", "gzip with other bytes behind it")
+
+
+def test_all_packed_fields_of_a_message_share_one_limit() -> None:
+    """Few bytes would else fill the memory: each field of each message of a list may be packed."""
+    settings = NESTED.model_copy(update={"max_message_bytes": 10_000})
+    content = {"t": T, "values": {"temp": 1.5}, "note": "x" * 4_000}
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode())).decode()
+    message = {"stream": "r", "sequence": "B", "data": packed}
+    assert len(decoded(json.dumps([message] * 2).encode(), settings)) == 2
+    expected = "too_large", "data: more than 10000 bytes, once unpacked"
+    assert error_of(json.dumps([message] * 3).encode(), settings) == expected
+
+
+def test_packed_elements_of_a_list_share_the_limit_with_those_that_are_refused() -> None:
+    """Each would else be unpacked up to the limit before it is refused."""
+    fields = FieldSettings(each="list", stream="stream", values="data.values", time="data.t", nested="data")
+    settings = DecodeSettings(fields=fields, max_message_bytes=10_000)
+    content = json.dumps({"t": T, "values": {"temp": 1.5}})
+    good, bomb = (base64.b64encode(gzip.compress(text.encode())).decode() for text in (content, " " * 20_000))
+    damaged = base64.b64encode(gzip.compress(b" " * 9_000)[:-8] + b"x" * 8).decode()
+    for elements, n_read in (([good, "?", good], 2), ([good, bomb, good], 1), ([good, damaged, good], 1)):
+        message = {"stream": "r", "sequence": "B", "list": [{"data": data} for data in elements]}
+        found = Decoder(settings, CHANNELS).decode(Record(0, json.dumps(message).encode()), None)
+        assert (sum(map(len, found.blocks)), len(found.unreadable)) == (n_read, 3 - n_read)

@@ -8,7 +8,7 @@ from typing import Any
 from streamad.commands.init.facts.columns import Column, columns_of
 from streamad.errors import DecodeError
 from streamad.ingest.forms.packed import Nested
-from streamad.ingest.forms.wire import read_message, read_packed
+from streamad.ingest.forms.wire import read_message, read_packed, read_plain
 from streamad.settings.decode import LINES
 
 _LOOKED_AT = 200
@@ -40,7 +40,7 @@ def _is_packed(column: Column) -> bool:
 
 def _unpacked(message: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = Nested(names, _content).unpacked(message)
+        found: dict[str, Any] = Nested(names, _content, _MAX_BYTES).unpacked(message)
     except DecodeError:
         return message
     return found
@@ -48,7 +48,7 @@ def _unpacked(message: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def _content(value: bytes) -> Any:
     """Return the object or list of a field's content. Raises DecodeError for anything else."""
-    found = read_packed(value, "auto", _MAX_BYTES)
+    found = read_plain(value, "auto")
     if not isinstance(found, (dict, list)):
         raise DecodeError("malformed", "neither an object nor a list")
     return found
