@@ -23,6 +23,8 @@ _MOST_BYTES = 1 << 28
 _IDS = ("sequence", "id")
 _MOST_SHOWN, _MOST_CHARACTERS = 16, 80
 """Further columns that verdicts show, the first ones, and characters of a name or a cell."""
+_BEYOND = "\0"
+"""Stands for the column of cells beyond the header."""
 
 
 def read_table(settings: Settings, base_dir: Path) -> BatchTable | None:
@@ -36,13 +38,19 @@ def read_table(settings: Settings, base_dir: Path) -> BatchTable | None:
         with StringIO(content, newline="") as file:
             header = file.readline()
             file.seek(0)
-            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count), restkey="")
-            columns = _Columns(named, settings, list(reader.fieldnames or ()))
-            rows = [row for each in reader if (row := columns.row(each, reader.line_num)) is not None]
+            # Strict: of a quote that nothing closes, what follows would else be one cell, and its rows be gone.
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count), restkey=_BEYOND, strict=True)
+            try:
+                columns = _Columns(named, settings, list(reader.fieldnames or ()))
+                rows = [row for each in reader if (row := columns.row(each, reader.line_num)) is not None]
+            except csv.Error as error:
+                raise SourceError(
+                    f"line {reader.line_num + 1}: the row that begins there is no CSV ({error})"
+                ) from error
         return BatchTable(str(named.file), rows, gives_routes=columns.route is not None)
     except OSError as error:
         raise SourceError(f"{named.file}: cannot be read ({reason(error, path, 'read')})") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise SourceError(f"{named.file}: is not a CSV file in UTF-8 ({error})") from error
     except SourceError as error:
         raise SourceError(f"{named.file}: {error}") from error
@@ -68,20 +76,24 @@ class _Columns:
                 "id), begin and end; name others with sequences.table: {file: FILE, stream: ..., sequence: ..., begin: "
                 "..., end: ...}; without streams, set decode.default_stream"
             )
-        used = [named.stream, self._id, *wanted.values()]
-        if twice := [name for name in used if names.count(str(name)) > 1]:
-            raise SourceError(f"has the column {twice[0]} twice: remove or rename one")
         field = settings.route_field
         self.route = field if field in names else None
+        used = [name for name in (named.stream, self._id, *wanted.values()) if name is not None]
         self._further = [name for name in names if name and name not in used][:_MOST_SHOWN]
+        self._used = used if self.route is None else [*used, self.route]
+        if twice := [name for name in self._used if names.count(name) > 1]:
+            raise SourceError(f"has the column {twice[0]} twice: remove or rename one")
 
     def row(self, cells: Mapping[str, Any], line: int) -> Row | None:
         """Return the row that ends in ``line``, None if it is empty. Raises SourceError."""
         texts = {name: cell.strip() for name, cell in cells.items() if isinstance(cell, str)}
-        if not any(texts.values()) and not cells.get(""):
+        beyond = cells.get(_BEYOND)
+        if not any(texts.values()) and not beyond:
             return None
-        if cells.get(""):
+        if beyond:
             raise SourceError(f"line {line}: has more cells than the header: put quotes around those with a delimiter")
+        if any(cells.get(name, "") is None for name in self._used):  # cut off: a batch that ended would run still
+            raise SourceError(f"line {line}: has fewer cells than the header: leave those empty that say nothing")
         end = texts.get(self._named.end, "")
         try:
             stream = texts.get(self._named.stream) or self._stream

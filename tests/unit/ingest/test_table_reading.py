@@ -15,6 +15,7 @@ from streamad.ingest.table.rows import BatchTable
 from tests.support.runtime.pipeline import settings_of
 
 HEADER = "stream,id,begin,end\n"
+NOTED = "stream,id,begin,end,note\n"
 DAY_US = 86_400_000_000
 
 
@@ -58,6 +59,12 @@ def test_further_columns_are_kept_in_bounds(tmp_path: Path) -> None:
     (row,) = read(tmp_path, "\n".join([header, ",".join(cells)])).of("r1").rows
     assert row.further[0] == ("recipe", "PX-7")
     assert row.further[1:] == tuple((name, "y" * 79 + "…") for name in names[:14])
+
+
+@pytest.mark.parametrize("text", [",stream,id,begin,end\n0,r1,B1,0,1\n", "stream,id,begin,end,\nr1,B1,0,1,x\n"])
+def test_a_column_may_lack_a_name(tmp_path: Path, text: str) -> None:
+    """As pandas writes a table with its index."""
+    assert [row.sequence for row in read(tmp_path, text).of("r1").rows] == ["B1"]
 
 
 def test_without_a_stream_the_default_stream_is_meant(tmp_path: Path) -> None:
@@ -113,11 +120,21 @@ def test_the_column_of_the_models_field_chooses_the_model(tmp_path: Path) -> Non
         (HEADER + "r1,B\x011,0,1\n", "line 2: id: holds control characters"),
         (HEADER.encode() + b"r1,\xff,0,1\n", "is not a CSV file in UTF-8"),
         (HEADER + "r1,B1,-5,1\n", "line 2: begin: '-5' lies before 1970"),
+        # What follows a quote that nothing closes would be one cell: the rows there would be gone without a word.
+        (
+            NOTED + 'r1,B1,0,1,"5 bar\nr1,B2,1,2,\n',
+            "line 2: the row that begins there is no CSV (unexpected end of data)",
+        ),
+        (NOTED + 'r1,B1,0,1,\nr1,B2,1,2,"5" pipe\nr1,B3,2,3,"6" pipe\n', "line 3: the row that begins there is no CSV"),
+        (HEADER + f"r1,{'B' * 200_000},0,1\n", "line 2: the row that begins there is no CSV (field larger than"),
+        # As a file that is being written, or a full disk, may end: the batch would run still.
+        (HEADER + "r1,B1,0,1\nr1,B2,1", "line 3: has fewer cells than the header"),
+        ("stream,id,begin,end,recipe,recipe\nr1,B1,0,1,PX,PY\n", "has the column recipe twice"),
     ],
 )
 def test_a_bad_table_is_refused_with_its_line(tmp_path: Path, text: str | bytes, error: str) -> None:
     with pytest.raises(SourceError) as raised:
-        read(tmp_path, text)
+        read(tmp_path, text, models={"field": "recipe"})
     assert str(raised.value).startswith(f"batches.csv: {error}")
     assert "\n" not in str(raised.value)
 
