@@ -5,8 +5,9 @@ Shapes: n samples, C channels. A run is a stretch of one sequence's samples with
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -183,43 +184,120 @@ def _bounded(whole: Run, boundaries: Boundaries, places: list[tuple[int, int]], 
     else:
         runs = [replace(whole.part(i, i + 1, index), boundary=boundaries[i]) for index, i in places]
     tags = [run for run in runs if is_tag(run.boundary)]
-    ordered = [run for run in runs if not is_tag(run.boundary)]
-    for tag in sorted(tags, key=lambda run: (run.first_us, -run.position.index)):  # each goes before its equals
-        first = next((at for at, run in enumerate(ordered) if run.last_us >= tag.first_us), len(ordered))
-        if first < len(ordered) and ordered[first].first_us < tag.first_us:
-            head, rest = ordered[first].split_at(tag.first_us)
-            ordered[first : first + 1] = [head, rest] if rest is not None else [head]
-            first += 1
-        ordered.insert(first, tag)
-    return ordered
+    if not tags:
+        return runs
+    return _with_tags(
+        [run for run in runs if not is_tag(run.boundary)],
+        sorted(tags, key=lambda run: (run.first_us, run.position.index)),
+    )
+
+
+def _with_tags(runs: list[Run], tags: list[Run]) -> list[Run]:
+    """Return the runs with each of ``tags``, in the order of time, before the first of their samples at its time on."""
+    latest = [*accumulate((run.last_us for run in runs), max)]
+    ordered: list[Run] = []
+    done = 0
+    for tag in tags:
+        first = bisect_left(latest, tag.first_us)
+        ordered += runs[done:first]
+        done = first
+        if first < len(runs) and runs[first].first_us < tag.first_us:
+            head, rest = runs[first].split_at(tag.first_us)
+            ordered.append(head)
+            runs[first : first + 1] = [] if rest is None else [rest]
+        ordered.append(tag)
+    return ordered + runs[done:]
 
 
 class ReorderBuffer:
-    """Waiting runs in time order; equal times of one sequence are merged, the latest reading wins."""
+    """Waiting runs in time order; equal times of one sequence are merged, the latest reading wins.
 
-    __slots__ = ("nbytes", "runs")
+    ``_singles`` are the samples at the time ``_at_us`` that others of that time may merge with: there may be many.
+    """
+
+    __slots__ = ("_at_us", "_singles", "nbytes", "runs")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.nbytes = 0
+        self._at_us: int | None = None
+        self._singles: dict[str | None, Run] = {}
 
     def add(self, run: Run) -> None:
         """Insert ``run``, the latest to arrive; runs are split only where they interleave."""
         runs = self.runs
-        if not runs or run.first_us > runs[-1].last_us:
-            runs.append(run)
-            self.nbytes += run.nbytes
+        rest: Run | None = run
+        while rest is not None:
+            if not runs or rest.first_us > runs[-1].last_us:
+                self._insert(len(runs), rest)
+                return
+            at = bisect_right(runs, rest.first_us, key=_first_us)
+            if at and runs[at - 1].last_us >= rest.first_us and self._meets(at - 1, rest.first_us):
+                single, rest = rest.split_at(rest.first_us + 1)
+                self._place(single)
+                continue
+            at = bisect_right(runs, rest.first_us, key=_first_us)
+            part, rest = (rest, None) if at == len(runs) else rest.split_at(runs[at].first_us)
+            self._insert(at, part)
+
+    def _insert(self, at: int, run: Run) -> None:
+        self.runs.insert(at, run)
+        self.nbytes += run.nbytes
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        """Forget the samples of a time that ``run`` spans."""
+        if self._at_us is not None and run.first_us <= self._at_us <= run.last_us:
+            self._at_us, self._singles = None, {}
+
+    def _meets(self, at: int, time_us: int) -> bool:
+        """Split the run at ``at`` around ``time_us``, which it spans; return whether it has a sample then."""
+        run = self.runs[at]
+        before = None
+        if run.first_us < time_us:
+            before, here = run.split_at(time_us)
+            assert here is not None
+            run = here
+        meets = run.first_us == time_us
+        here, behind = run.split_at(time_us + 1) if meets else (run, None)
+        pieces = [piece for piece in (before, here, behind) if piece is not None]
+        if len(pieces) > 1:
+            self._forget(self.runs[at])
+        self.nbytes += sum(piece.nbytes for piece in pieces) - self.runs[at].nbytes
+        self.runs[at : at + 1] = pieces
+        return meets
+
+    def _place(self, single: Run) -> None:
+        """Merge ``single`` with the sample of the same time and sequence, or insert it behind those of its time."""
+        end, time_us = bisect_right(self.runs, single.first_us, key=_first_us), single.first_us
+        if single.boundary is None and self._at_us != time_us:
+            self._at_us, self._singles = time_us, self._before(end, time_us)
+        same = None if single.boundary is not None else self._singles.get(single.sequence)
+        if same is not None:
+            same.absorb(single)
             return
-        start = end = bisect_left(runs, run.first_us, key=lambda waiting: waiting.last_us)
-        while end < len(runs) and runs[end].first_us <= run.last_us:
-            end += 1
-        together = _interleave(runs[start:end], run)
-        self.nbytes += sum(piece.nbytes for piece in together) - sum(waiting.nbytes for waiting in runs[start:end])
-        runs[start:end] = together
+        self.runs.insert(end, single)
+        self.nbytes += single.nbytes
+        if single.boundary is None:
+            self._singles[single.sequence] = single
+        else:
+            self._forget(single)
+
+    def _before(self, end: int, time_us: int) -> dict[str | None, Run]:
+        """Return the samples at ``time_us`` before ``end``, as far as no boundary stands behind them."""
+        found: dict[str | None, Run] = {}
+        for at in range(end - 1, -1, -1):
+            run = self.runs[at]
+            if run.last_us != time_us or run.boundary is not None:
+                break
+            found[run.sequence] = run
+        return found
 
     def release(self, through_us: int | None) -> list[Run]:
         """Remove and return the samples with time <= ``through_us`` (None: all), in order."""
         runs = self.runs
+        if self._at_us is not None and (through_us is None or self._at_us <= through_us):
+            self._at_us, self._singles = None, {}
         if through_us is None:
             released, self.runs, self.nbytes = runs, [], 0
             return released
@@ -237,36 +315,5 @@ class ReorderBuffer:
         return released
 
 
-def _interleave(waiting: list[Run], new: Run) -> list[Run]:
-    """Return the runs in time order with the samples of ``new`` after those of equal time."""
-    ordered: list[Run] = []
-    queue = waiting[::-1]
-    rest: Run | None = new
-    while queue and rest is not None:
-        first = queue.pop()
-        if rest.first_us < first.first_us:
-            queue.append(first)
-            head, rest = rest.split_at(first.first_us)
-            ordered.append(head)
-            continue
-        is_equal = first.first_us == rest.first_us
-        head, tail = first.split_at(rest.first_us + is_equal)
-        ordered.append(head)
-        if tail is not None:
-            queue.append(tail)
-        if is_equal and not (queue and queue[-1].first_us == rest.first_us):
-            single, rest = rest.split_at(rest.first_us + 1)
-            _place(ordered, single)
-    return ordered + ([] if rest is None else [rest]) + queue[::-1]
-
-
-def _place(ordered: list[Run], single: Run) -> None:
-    """Merge ``single`` with the sample of the same time and sequence at the end of ``ordered``, or append it."""
-    for run in reversed(ordered):
-        # A boundary stands between the samples before it and those after it, of the same time.
-        if run.last_us != single.first_us or run.boundary is not None or single.boundary is not None:
-            break
-        if run.sequence == single.sequence:
-            run.absorb(single)
-            return
-    ordered.append(single)
+def _first_us(run: Run) -> int:
+    return run.first_us
