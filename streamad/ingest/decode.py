@@ -221,7 +221,8 @@ class Decoder:
     def _parse(self, record: Record) -> Any:
         """Return the message of a record, whatever it is packed in."""
         setting = "msgpack" if record.native else self._settings.format
-        message = read_message(record.value, setting, self._settings.max_message_bytes)
+        limits = self._settings.max_message_bytes, self._settings.max_samples_per_message
+        message = read_message(record.value, setting, *limits)
         return message if self._nested is None else self._nested.unpacked(message)
 
     def _check_skew(self, time_us: int, reference_us: int) -> None:

@@ -27,23 +27,26 @@ def wire_format(value: bytes, setting: WireSetting) -> Wire:
     return "msgpack" if 0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF else "json"
 
 
-def read_message(value: bytes, setting: WireSetting, max_bytes: int) -> Any:
-    """Return the message of a record, whatever it is packed in. Raises DecodeError, also above ``max_bytes``."""
-    message = read_packed(value, setting, max_bytes)
+def read_message(value: bytes, setting: WireSetting, max_bytes: int, most_lines: int | None = None) -> Any:
+    """Return the message of a record, whatever it is packed in.
+
+    Raises DecodeError, also above ``max_bytes`` or ``most_lines``.
+    """
+    message = read_packed(value, setting, max_bytes, most_lines)
     inner = text_message(message) if isinstance(message, str) else None
     return message if inner is None else read_plain(inner, "json")
 
 
-def read_packed(value: bytes, setting: WireSetting, max_bytes: int) -> Any:
+def read_packed(value: bytes, setting: WireSetting, max_bytes: int, most_lines: int | None = None) -> Any:
     """Return the content of bytes, unpacked if gzip has packed them. Raises DecodeError."""
-    return read_plain(unzipped(value, max_bytes), setting)
+    return read_plain(unzipped(value, max_bytes), setting, most_lines)
 
 
-def read_plain(value: bytes, setting: WireSetting) -> Any:
+def read_plain(value: bytes, setting: WireSetting, most_lines: int | None = None) -> Any:
     """Return the content of bytes that gzip has not packed. Raises DecodeError."""
     wire = wire_format(value, setting)
     if wire == "influx":
-        return read_lines(value)
+        return read_lines(value, most_lines)
     if wire == "msgpack":
         try:
             return _MSGPACK.decode(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -146,3 +147,23 @@ def test_contradictions_are_refused() -> None:
         DecodeSettings(format="influx")
     with pytest.raises(ValidationError, match=r"leave fields\.each out"):
         DecodeSettings(format="influx", fields=FieldSettings(each="lines"))
+
+
+@pytest.mark.parametrize("line", ['m a="{}" 1', 'm a="{}', "m{} a=1 1", "m,{}=t a=1 1", "m a={}"])
+def test_a_long_text_costs_little_memory(line: str) -> None:
+    """A pattern that could go back would keep 200 bytes for each character."""
+    value = line.format("x" * 200_000).encode()
+    tracemalloc.start()
+    try:
+        with suppress(DecodeError):
+            read_lines(value)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(value)
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_beyond_the_most_are_not_read() -> None:
+    with pytest.raises(DecodeError) as raised:
+        read_lines(b"m a=1\n" * 4, most=3)
+    assert raised.value.kind == "too_many_samples"
+    assert len(read_lines(b"m a=1\n#\n\n" * 3, most=3)["lines"]) == 3
