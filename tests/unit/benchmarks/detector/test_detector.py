@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.detector import faults
+from benchmarks.detector import faults, faulty_sets
 from benchmarks.detector.baselines import FLOOR, LargestZ
 from benchmarks.detector.cells import Cell, add_cell, read_cells
 from benchmarks.detector.choices import DEFAULT, GRID, scores_of_grid
@@ -204,10 +204,12 @@ def test_the_sets_of_aeon_need_no_network() -> None:
     assert len(next(tasks("ItalyPowerDemand")).task.test) == 500
 
 
-def test_a_weak_fault_is_added_to_later_batches_of_the_plant_that_trains() -> None:
+def test_a_weak_fault_is_added_to_later_batches_of_the_plant_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, n in (("_N_TRAINING", 6), ("_N_LATER", 6), ("_N_EACH", 1)):  # a batch takes long to simulate
+        monkeypatch.setattr(faulty_sets, name, n)
     first, second = faulty_cases("weak_faults")
-    assert len(first.task.train) == 60
-    assert first.task.is_anomaly.sum() == 4 * len(FAULTS)
+    assert len(first.task.train) == 6
+    assert first.task.is_anomaly.sum() == len(FAULTS)
     assert first.task.train.units == first.task.test.units != ()
     assert (first.task.train.values != second.task.train.values).any()
     assert set(FAMILIES) == {"faults", "movements", "shapes"}
