@@ -187,7 +187,7 @@ def _date(text: str) -> datetime | None:
     """Return the date of RFC 3339 text, whose offset may be of hours only and stand behind a space, or /Date(ms)/."""
     try:
         return msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of lone surrogates, which json.loads accepts
         match = _SHORT_OFFSET.fullmatch(text)
     if match is None:
         return _json_date(text)

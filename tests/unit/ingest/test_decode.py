@@ -295,6 +295,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("malformed", b"\x81\x81\x01\x01\x02", "not msgpack"),
     ("malformed", b'{"stream":"\\ud800","time":1,"values":{}}', "not JSON"),
     ("bad_id", b'{"stream":"\\ud800","time":1,"values":{"temp":NaN}}', "control"),
+    ("bad_time", b'{"stream":"r","time":"\\ud800","values":{"temp":NaN}}', "neither an RFC 3339 time"),
     ("wrong_type", 5, "must be an object"),
     ("wrong_type", "x", "must be an object"),
     ("wrong_type", None, "must be an object"),
