@@ -142,6 +142,8 @@ def _no_number(column: Column) -> str:
     text = next(value for value in column.values if column.number(value) is None)
     few = 1 < len(column.counts) <= _MOST_WORDS and all(isinstance(value, str) for value in column.values)
     hint = "; channels[].values gives words numbers" if few else ""
+    if isinstance(text, str) and text.lstrip()[:1] in ("{", "["):
+        hint = "; name a text of JSON in decode.fields.nested"
     return f"no number, such as {str(text).strip()[:_LONGEST_SHOWN]!r}{hint}"
 
 

@@ -8,6 +8,7 @@ rereading starts with the standing of that time (tests/unit/ingest/test_boundary
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -183,10 +184,8 @@ class StreamBoundaries:
 
     def restored(self) -> list[Run]:
         """Return the boundaries that waited at the restart, without their readings: those of a done record."""
-        waiting = self._clocks.standing.waiting
-        self._clocks.standing = msgspec.structs.replace(
-            self._clocks.standing, waiting=(), blocks=(waiting,) * bool(waiting)
-        )
+        self._clocks.standing = self._clocks.standing.restored
+        waiting = chain.from_iterable(self._clocks.standing.blocks)
         before = self._clocks.before(None, None)
         return [
             Run(

@@ -667,3 +667,14 @@ def test_samples_that_come_a_little_late_are_waited_for(tmp_path: Path) -> None:
     settings = settings_of(table(tmp_path / "late.csv", ["unit", "batch", "time", "temp", "pressure"], cells))
     assert settings.source.options == {}
     assert settings.sequences.allowed_lateness == 2_000_000
+
+
+def test_text_of_json_in_the_elements_of_a_list_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    messages = [
+        {"unit": "R1", "batch": f"B{n // 20}", "list": [{"t": 1_772_000_000 + n, "d": json.dumps({"temp": n})}]}
+        for n in range(60)
+    ]
+    (tmp_path / "day.jsonl").write_text("".join(json.dumps(message) + "\n" for message in messages), encoding="utf-8")
+    refused = init(tmp_path / "day.jsonl")
+    assert refused.exit_code == 1
+    assert "name a text of JSON in decode.fields.nested" in str(refused.exception)
