@@ -336,12 +336,10 @@ class Singles(NamedTuple):
 class FinishedSequence:
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
-    ``first_position`` is the lowest position of its samples; ``partial``: its beginning may be missing. ``routes``
-    holds the different values of the field that chooses the model, in order of their positions; a sequence with more
-    than one cannot be judged. ``n_late`` samples came late, before its end; they are not among its samples, unless all
-    came late (reason ``late``): then the times are the first and the last one, the values NaN. ``merged`` samples had
-    the time of another one; ``displaced`` of them replaced a different value of a channel there. ``carried`` float32
-    [C], if any: what its channels held before the first sample. ``batch``: further columns of its row in a table.
+    ``first_position`` is the lowest; ``partial``: its beginning may be missing; ``routes``: values of the field that
+    chooses the model, by position (of two it is not judged). ``n_late`` samples came late, none its own unless all did
+    (reason ``late``: first and last time, values NaN). ``merged`` had another's time; ``displaced`` replaced a value.
+    ``carried`` float32 [C], if any: held before the first sample. ``batch``: more of its table row.
     """
 
     stream: str
@@ -357,16 +355,18 @@ class FinishedSequence:
     displaced: int = 0
     carried: FloatArray | None = None
     batch: tuple[tuple[str, str], ...] = ()
+    begun_us: int | None = None  # where channels hold: the time of the word or tag that says so
+    ended_us: int | None = None
 
     @property
     def start_us(self) -> int:
-        """Return the first sample's time."""
-        return int(self.times_us[0])
+        """Return the time of its beginning, if that is known, else of the first sample."""
+        return int(self.times_us[0]) if self.begun_us is None else self.begun_us
 
     @property
     def end_us(self) -> int:
-        """Return the last sample's time."""
-        return int(self.times_us[-1])
+        """Return the time of its end, if that is known, else of the last sample."""
+        return int(self.times_us[-1]) if self.ended_us is None else self.ended_us
 
     @property
     def n_samples(self) -> int:

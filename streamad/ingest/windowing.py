@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -75,11 +75,14 @@ def to_window(
     checked before that, per channel, over the part of the sequence in the window: without a grid as the share of
     samples without a value, with a grid as the share of time in which the channel is silent beyond its usual interval
     (``_silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals, and says which hold. The
-    result holds no NaN or infinity and is zero from its length on.
+    result holds no NaN or infinity and is zero from its length on. A grid covers the whole sequence from its beginning
+    to its end, also where these are known and no sample lies there.
 
     The value of a channel that holds stays until its next reading, from the one that the sequence carries on; only what
     lies before the first reading is missing, and gets that value.
     """
+    if settings.resample is not None and (sequence.begun_us, sequence.ended_us) != (None, None):
+        sequence = _whole(sequence)
     try:
         n_points = _check(sequence, settings, channels)
         if settings.resample is None and n_points <= settings.length:
@@ -89,6 +92,14 @@ def to_window(
         return _filled(sequence, settings, channels, n_points)
     except _RefusedError as refusal:
         return Unscorable(str(refusal))
+
+
+def _whole(sequence: FinishedSequence) -> FinishedSequence:
+    """Return ``sequence`` with a row without readings at its beginning and its end, where no sample lies."""
+    times_us = np.unique([sequence.start_us, *sequence.times_us.tolist(), sequence.end_us])
+    values = np.full((len(times_us), sequence.values.shape[1]), np.nan, dtype=sequence.values.dtype)
+    values[np.searchsorted(times_us, sequence.times_us)] = sequence.values
+    return replace(sequence, times_us=times_us, values=values)
 
 
 def shown_share(settings: WindowSettings, n_samples: int, span_us: int) -> float:

@@ -146,6 +146,12 @@ class StreamBoundaries:
         self._clocks.standing = msgspec.structs.replace(standing, is_late=False)
         return replace(own, is_torn=True)
 
+    def begun(self, run: Run, own: Run) -> Run:
+        """Return ``own``, the samples of ``run`` in their sequence, with the time of what says that it begins."""
+        if not self._rules.stand or run.sequence is not None:
+            return own
+        return replace(own, begun_us=self._clocks.standing.since_us)
+
     def late(self, run: Run) -> tuple[Run | None, Run | None]:
         """Return the late samples of ``run`` that lie before what stands, which nobody can place, and the others."""
         since_us = self._clocks.standing.since_us

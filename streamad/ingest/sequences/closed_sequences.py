@@ -65,12 +65,13 @@ class ClosedSequences:
     sequences end again. Ids of late sequences are kept apart: they displace no id of a judged one.
     """
 
-    __slots__ = ("_committed_through_us", "_ids", "_late_ids", "_through_us", "memory_us")
+    __slots__ = ("_committed_through_us", "_ids", "_late_ids", "_longest_us", "_through_us", "memory_us")
 
     def __init__(self, settings: SequenceSettings) -> None:
         self.memory_us = memory_of(settings)
         self._ids = _ClosedIds(MAX_CLOSED_IDS)
         self._late_ids = _ClosedIds(MAX_LATE_ENTRIES)
+        self._longest_us = min(settings.max_duration, settings.gap or NEVER_US)
         self._through_us: int | None = None
         self._committed_through_us: int | None = None
 
@@ -81,6 +82,16 @@ class ClosedSequences:
         if run.sequence is None:
             return self._through_us is not None and run.first_us <= self._through_us
         return self.knows(run.sequence, max(run.arrived_us, run.first_us))
+
+    def begun_us(self, run: Run) -> int | None:
+        """Return the time of what began the sequence of ``run``, its first samples; None if it may be that of another.
+
+        Without an id it may have begun the one before, and so it may if it lies longer ago than a sequence lasts.
+        """
+        begun_us, through_us = run.begun_us, self._through_us
+        if begun_us is None or run.first_us - begun_us > self._longest_us:
+            return None
+        return begun_us if run.sequence is not None or through_us is None or begun_us > through_us else None
 
     def knows(self, key: str, clock_us: int) -> bool:
         """Return whether the sequence ``key`` has ended, and is remembered at the clock ``clock_us``."""

@@ -82,19 +82,30 @@ class OpenSequence:
     ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial. ``n_late``
     counts those that came late since. ``number`` counts the sequences of its stream. ``nbytes`` is the memory of its
     samples. ``held`` are the readings that it began with. ``is_torn``: what says where it begins or ends came late.
+    ``begun_us`` and ``ended_us`` are the times of what says so, where channels hold (``FinishedSequence``).
     """
 
     __slots__ = (
-        "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "displaced", "held", "is_torn",
-        "key", "last_us", "late", "merged", "n", "n_channels", "n_late", "nbytes", "number", "partial", "position",
-        "routes", "seen_us", "since_us", "start_us",
+        "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "begun_us", "displaced",
+        "ended_us", "held", "is_torn", "key", "last_us", "late", "merged", "n", "n_channels", "n_late", "nbytes",
+        "number", "partial", "position", "routes", "seen_us", "since_us", "start_us",
     )  # fmt: skip
 
-    def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None, held: Held | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        partial: bool,
+        late: LateEntry | None = None,
+        held: Held | None = None,
+        begun_us: int | None = None,
+    ) -> None:
         # Above 15 attributes: one record of an open sequence; limits, memory, rereading and its end read several each.
         self.late = late
         self.held: Held = held or {}
         self.is_torn = run.is_torn
+        self.begun_us = begun_us
+        self.ended_us: int | None = None
         self.n_channels = run.values.shape[1]
         self.key = run.sequence
         self.start_us = run.first_us
@@ -269,4 +280,6 @@ class OpenSequence:
             self.displaced,
             carried,
             batch,
+            self.begun_us,
+            self.ended_us,
         )

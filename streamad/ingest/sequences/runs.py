@@ -43,7 +43,8 @@ class Run:
     when the samples came. ``merged`` samples of its only time have joined it, ``displaced`` of them with another value
     of a channel. ``restarts``: the relative time of the first sample lay below the one before it. ``boundary`` is what
     its rows say of where sequences begin and end: it is bare in a run of one row, which is no sample. ``is_torn``: the
-    sequence that it begins lacks earlier samples, which came before the word or tag that says so.
+    sequence that it begins lacks earlier samples, which came before the word or tag that says so. ``begun_us`` is the
+    time of that word or tag, if the samples may be the first behind it.
     """
 
     sequence: str | None
@@ -57,6 +58,7 @@ class Run:
     restarts: bool = False
     boundary: Boundary | None = None
     is_torn: bool = False
+    begun_us: int | None = None
     first_us: int = field(init=False)
     last_us: int = field(init=False)
     merged: int = 0
@@ -98,6 +100,7 @@ class Run:
             restarts=self.restarts and start == 0,
             boundary=self.boundary,
             is_torn=self.is_torn and start == 0,
+            begun_us=self.begun_us if start == 0 else None,
         )
 
     def split_at(self, time_us: int) -> tuple[Run, Run | None]:

@@ -254,11 +254,11 @@ class StreamState:
     def _append(self, run: Run) -> None:
         sequence = self.open.get(run.sequence)
         if sequence is None:
-            # Its late samples belong to it from now on, so they get no verdict of their own.
+            # Its late samples belong to it from now on: no verdict of their own.
             late = None if run.sequence is None else self.entries.pop(run.sequence, None)
             held = {} if self.readings is None else self.readings.before(run.first_us, run.position)
-            sequence = OpenSequence(run, partial=self.partial, late=late, held=held)
-            self.open.add(sequence)
+            begun = self.closed.begun_us(run)
+            self.open.add(sequence := OpenSequence(run, partial=self.partial, late=late, held=held, begun_us=begun))
             self.partial = False  # only the first sequence may lack its beginning
         nbytes, is_end = sequence.nbytes, run.end and "marker" in self.settings.end
         sequence.append(run)
@@ -296,6 +296,8 @@ class StreamState:
             if boundary.begins or boundary.state is False or ended is not None:
                 self.partial = False  # whatever begins now is seen from its beginning
         own = None if run.is_bare else bounds.taken(run)
+        if own is not None and self.readings is not None and own.sequence not in self.open:
+            own = bounds.begun(run, own)
         if boundary is not None and boundary.ends:
             self._end_by_word(run, bounds)
         if own is None and not run.is_bare:
@@ -311,6 +313,8 @@ class StreamState:
         """End the sequence ``key``, or all, at ``run``; one with later samples is torn."""
         for sequence in [each for each in self.open.values() if is_all or each.key == key]:
             sequence.is_torn = sequence.is_torn or sequence.last_us > run.first_us
+            if self.readings is not None and self.bounds is not None and self.bounds.carries:  # they hold until here
+                sequence.ended_us = max(sequence.last_us, run.first_us)
             self.close(sequence, reason, max(run.arrived_us, run.first_us), by=by)
 
     def _end_by_word(self, run: Run, bounds: StreamBoundaries) -> None:
@@ -325,12 +329,9 @@ class StreamState:
             self.odd["unbegun_ends"] += 1
 
     def _pass(self, run: Run, bounds: StreamBoundaries) -> None:
-        """Count samples in no sequence; their times end what a limit ends."""
+        """Count samples in no sequence, or left out, and so no samples; their times end what a limit ends."""
         n = len(run) + run.merged
-        if bounds.is_inside(run):
-            self.odd.update(without_id=n, samples=-n)  # left out, and so no sample
-        else:
-            self.odd["outside"] += n
+        self.odd.update({"without_id": n, "samples": -n} if bounds.is_inside(run) else {"outside": n})
         if bounds.lacks_tag:
             self.odd["before_tag"] += n
         while self.open and run.last_us > (limit_us := self.open.limit_us()):

@@ -91,6 +91,7 @@ class Cut:
     routes: tuple[str, ...] = ()
     n_late: int = 0
     carried: Row = ()
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def cut_of(closed: Closed) -> Cut:
         sequence.routes,
         sequence.n_late,
         () if sequence.carried is None else _row(sequence.carried.tolist()),
+        None if sequence.begun_us == sequence.ended_us is None else (sequence.start_us, sequence.end_us),
     )
 
 

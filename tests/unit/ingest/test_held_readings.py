@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +16,11 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.held_readings import HeldReadings
+from streamad.ingest.windowing import to_window
 from streamad.partition_progress import HeldReading, Progress, StreamProgress, after_gap, merge
-from streamad.settings.plant_yaml import SequenceSettings
+from streamad.settings.plant_yaml import SequenceSettings, WindowSettings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FloatArray, Position, Record, RecordBatch
+from streamad.types import FloatArray, Position, Record, RecordBatch, Window
 from tests.support.runtime.pipeline import START_US, settings_of
 
 HOLDS = [{"name": "temp"}, {"name": "setpoint", "fill": "hold"}]
@@ -209,3 +211,38 @@ def test_a_channel_that_holds_no_more_is_dropped_from_the_progress() -> None:
     (closed,) = again.take(RecordBatch("p", (Record(1, json.dumps(message).encode()),), 2), START_US)
     assert closed.sequence.carried is None
     assert again.progress().streams["r"].held == {}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("by", ["id", "state", "word"])
+def test_a_grid_covers_a_sequence_from_what_begins_it_to_what_ends_it(by: str) -> None:
+    """Between a tag or word and the next reading values hold: a quiet beginning or end is not cut off."""
+    fields: dict[str, Any] = {"channel": "tag", "value": "v", "sequence": {"tag": "id"} if by == "id" else None}
+    sequences: dict[str, Any] = {"end": ["change"] if by == "id" else ["marker"], "without_id": "skip"}
+    begin, end = {"tag": "id", "v": 0}, {"tag": "id", "v": ""}
+    if by == "state":
+        sequences |= {"while": {"tag": "state", "in": ["RUN"]}, "without_id": "keep"}
+        begin, end = {"tag": "state", "v": "RUN"}, {"tag": "state", "v": "IDLE"}
+    elif by == "word":
+        fields = {"values": None, "sequence": None, "begin": {"field": "e", "value": "GO"}}
+        fields["end"] = {"field": "e", "value": "STOP"}
+        sequences["without_id"] = "keep"
+        begin, end = {"e": "GO"}, {"e": "STOP"}
+    channel = {"name": "temp", "fill": "hold"}
+    plant = settings_of(channels=[channel], sequences=sequences, decode={"fields": fields})
+    decoder = Decoder(plant.decode, plant.channels, None, plant.sequences.while_)
+    intake = Intake("p", plant, decoder, Counters())
+    window = WindowSettings.model_validate({"length": 16, "resample": {"period": "10s"}})
+    found = []
+    for start in (0, 200):
+        reading = [{"tag": "temp", "v": float(value), "temp": value} for value in (1, 2, 3)]
+        for at, said in ((-5, reading[0]), (0, begin), (31, reading[1]), (60, end), (70, reading[2])):
+            message = {"stream": "r", "time": START_US / 1e6 + 10 + start + at, **said}
+            message["v"] = start if message.get("v") == 0 else message.get("v")  # another id each time
+            record = Record(intake.next_offset, json.dumps(message).encode())
+            found += intake.take(RecordBatch("p", (record,), record.offset + 1), START_US)
+    for closed in found:
+        made = to_window(closed.sequence, window, plant.channel_specs)
+        assert isinstance(made, Window)
+        assert made.values[0, : made.length].tolist() == [1, 1, 1, 1, 2, 2, 2]
+        assert (closed.sequence.n_samples, closed.sequence.end_us - closed.sequence.start_us) == (1, 60_000_000)
+    assert len(found) == 2
