@@ -361,13 +361,15 @@ SEQUENCES: tuple[Mutant, ...] = (
         _LAWS,
     ),
     # --- samples far ahead ---
-    mutant(
+    Mutant(
         "far-ahead-exactly-at-the-limit",
         _JUMPS,
-        "if newest_us is None or time_us - newest_us <= self.farthest_us:",
-        "if newest_us is None or time_us - newest_us < self.farthest_us:",
+        (
+            ("if run.last_us - newest_us <= self.farthest_us:", "if run.last_us - newest_us < self.farthest_us:"),
+            ("is_far = run.times_us - before > self.farthest_us", "is_far = run.times_us - before >= self.farthest_us"),
+        ),
         "a sample exactly at the limit is held as if its time were wrong",
-        _EXAMPLES,
+        (_EXAMPLES,),
     ),
     mutant(
         "accepted-sample-moves-the-clock-with-its-own-record-time",
