@@ -1,9 +1,9 @@
 """The newest readings of channels that hold: what a sequence begins with before it has readings of its own.
 
 Law: a sequence begins, for each channel with ``fill: hold``, with the newest of all accepted readings that lie before
-its first sample, by event time, then position. This depends on the set of readings alone. Progress therefore saves no
-state at an offset, but the readings that undone sequences began with and those that later ones may begin with, less
-those that rereading accepts again.
+its first sample, by event time, then position. Of a forgotten stream one reading of each channel counts: the newest.
+This depends on the set of readings alone. Progress therefore saves no state at an offset, but the readings that undone
+sequences began with and those that later ones may begin with, less those that rereading accepts again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from streamad.ingest.sequences.clocks import NEVER_US
 from streamad.partition_progress import HeldReading
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import BoolArray, FloatArray, IntArray, Position, SampleBlock
@@ -43,14 +44,15 @@ class HeldReadings:
     """
 
     __slots__ = (
-        "_columns", "_farthest_us", "_most", "_n_waiting", "_names", "_newest", "_outside", "_passed", "_restored",
-        "_through_us", "_waiting",
+        "_columns", "_farthest_us", "_hidden", "_most", "_n_waiting", "_names", "_newest", "_outside", "_passed",
+        "_restored", "_through_us", "_waiting",
     )  # fmt: skip
 
     def __init__(self, channels: Mapping[int, str], settings: SequenceSettings) -> None:
         self._farthest_us = max(settings.gap or 0, settings.max_duration) + settings.allowed_lateness
         self._columns, self._names = np.array([*channels], dtype=np.int64), list(channels.values())
         self._newest: Held = {}
+        self._hidden: list[tuple[int, Held]] = []
         self._restored: deque[_Single] = deque()
         self._waiting: list[_Samples] = []
         self._n_waiting, self._most = 0, _MOST_WAITING
@@ -60,7 +62,7 @@ class HeldReadings:
 
     def __bool__(self) -> bool:
         self._settle_due()
-        return bool(self._newest or self._outside or self._restored or self._waiting)
+        return bool(self._newest or self._hidden or self._outside or self._restored or self._waiting)
 
     # --- readings in ---
 
@@ -109,15 +111,19 @@ class HeldReadings:
     def _begin_anew(self, first: _Place) -> None:
         """Note that the stream, unknown or forgotten, begins with this sample: its clock may have gone back.
 
-        Readings from before that are newer hide none of those to come. Samples outside of sequences may run ahead by
-        the longest time that a sequence or a gap may take.
+        Readings from before that are newer hide none of those to come; rereading hides them again. Samples outside of
+        sequences may run ahead by the longest time that a sequence or a gap may take.
         """
-        self._settle_due()
+        self.end_life()
         self._through_us = None
-        self._newest = {name: reading for name, reading in self._newest.items() if reading < first}
-        self._restored = deque(single for single in self._restored if single < first)
+        hidden = {name: self._newest.pop(name) for name, reading in [*self._newest.items()] if reading >= first}
+        self._hidden += [(first[1], hidden)] if hidden else []
         latest_us = first[0] + self._farthest_us
         self._outside = {name: reading for name, reading in self._outside.items() if reading[0] <= latest_us}
+
+    def end_life(self) -> None:
+        """Leave one reading of each channel, the newest of all: the stream is forgotten."""
+        self._settle((NEVER_US, 0, 0))
 
     # --- what a sequence begins with ---
 
@@ -211,7 +217,8 @@ class HeldReadings:
         self._settle_due()
         found: dict[str, set[Reading]] = {}
         restored = [{name: (time_us, offset, index, value)} for time_us, offset, index, name, value in self._restored]
-        for held in (self._newest, *begun, *restored):
+        self._hidden = [(offset, held) for offset, held in self._hidden if offset >= below]
+        for held in (self._newest, *begun, *restored, *(held for _, held in self._hidden)):
             for name, reading in held.items():
                 if reading[1] < below:
                     found.setdefault(name, set()).add(reading)
@@ -248,9 +255,15 @@ class HeldByStream:
     def __bool__(self) -> bool:
         return bool(self._channels)
 
-    def get(self, stream: str) -> HeldReadings | None:
-        """Return the held readings of ``stream``, None if it has none."""
-        return self._by_stream.get(stream)
+    def saved(self, stream: str, below: int, begun: Iterable[Held]) -> dict[str, tuple[HeldReading, ...]]:
+        """Return what ``HeldReadings.saved`` does; a stream may have lost all but what sequences began with."""
+        readings = self._by_stream.get(stream)
+        if readings is None:
+            return HeldReadings(self._channels, self._settings).saved(below, begun)
+        saved = readings.saved(below, begun)
+        if not readings and stream in self._forgotten:
+            del self._by_stream[stream], self._forgotten[stream]
+        return saved
 
     def of_known(self, stream: str) -> HeldReadings:
         """Return the held readings of a stream that is known from now on."""
@@ -265,8 +278,10 @@ class HeldByStream:
     def forget(self, stream: str) -> list[str]:
         """Keep the held readings of a stream that is not known (any more); return the streams that lose theirs."""
         self._forgotten.setdefault(stream)
+        readings = self._of(stream)
+        readings.end_life()
         lost = []
-        if not self._of(stream):
+        if not readings:
             lost.append(stream)
         elif len(self._forgotten) > self._settings.max_streams:
             lost.append(next(iter(self._forgotten)))

@@ -204,13 +204,12 @@ class ProgressUpdates:
         There is one progress for all its lives: that of the first one with a sequence in flight, else of the last one,
         with the forced ends of the lives after it, which rereading begins anew.
         """
-        lives, readings = self._lives(name), self._held.get(name)
+        lives = self._lives(name)
         if not lives:
             self.n_judged.pop(name, None)
             self.split_told.discard(name)
-            if readings is None:
-                return None
-            return StreamProgress(done_below=read_below, held=readings.saved(read_below, ()), forgotten=True)
+            held = self._held.saved(name, read_below, ()) if self._held else {}
+            return StreamProgress(done_below=read_below, held=held, forgotten=True) if held else None
         first = next((i for i, life in enumerate(lives) if life.reread.in_flight), len(lives) - 1)
         told = name in self.split_told
         n_judged, reread_below = self.n_judged.get(name, 0), self._rereading.below
@@ -219,10 +218,10 @@ class ProgressUpdates:
         )
         later = tuple(end for life in lives[first + 1 :] for end in life.reread.forced)
         later += self._rereading.waiting_of(name)
-        if readings is not None:
+        if self._held:
             begun = [sequence.held for life in lives for sequence in life.open.values()]
             begun += [closed.held for life in lives for closed in life.reread.in_flight.values()]
-            saved = msgspec.structs.replace(saved, held=readings.saved(saved.done_below, begun))
+            saved = msgspec.structs.replace(saved, held=self._held.saved(name, saved.done_below, begun))
         return msgspec.structs.replace(saved, forced=saved.forced + later) if later else saved
 
 

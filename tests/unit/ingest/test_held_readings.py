@@ -24,12 +24,14 @@ from streamad.types import FloatArray, Position, Record, RecordBatch, Window
 from tests.support.runtime.pipeline import START_US, settings_of
 
 HOLDS = [{"name": "temp"}, {"name": "setpoint", "fill": "hold"}]
+MONTH_US = 30 * 86_400_000_000
 
 
 class Plant:
     """One partition, by messages of one sample each, a second apart unless ``at`` says otherwise."""
 
     def __init__(self, progress: Progress | None = None, **sequences: Any) -> None:
+        self.sequences = sequences
         self.settings = settings_of(channels=HOLDS, sequences=sequences)
         self.progress = progress
         self.intake = Intake(
@@ -47,6 +49,14 @@ class Plant:
         self.finished += self.intake.take(
             RecordBatch("p", (Record(offset, json.dumps(message).encode()),), offset + 1), START_US
         )
+
+    def silence(self) -> None:
+        """Let the wall clock end all that is open, and forget the stream."""
+        self.finished += self.intake.expire(MONTH_US, START_US)
+
+    def restarted(self, verdicts: int) -> Plant:
+        """Return the next process, ``verdicts`` after the last progress."""
+        return Plant(self.commit(verdicts), **self.sequences)
 
     def commit(self, verdicts: int) -> Progress:
         for _ in range(verdicts):
@@ -118,6 +128,41 @@ def test_readings_within_the_lateness_count_in_their_order() -> None:
     plant.finished += plant.intake.end_of_input(START_US)
     begins = {closed.key: row for closed, row in zip(plant.finished, plant.carried(), strict=True)}
     assert begins == {"A": None, "B": 75}
+
+
+def test_a_stream_begun_anew_before_its_readings_hides_them_from_no_sequence_before() -> None:
+    """A restart at the sequence B, which began with 70, before another life of its stream hid that reading."""
+    plant = Plant()
+    plant.send("A", 0, setpoint=70, end=True)
+    plant.send("B", 3, temp=1, end=True)
+    plant.silence()
+    plant.send("C", -1, temp=1, end=True)
+    plant.silence()
+    assert plant.carried() == [None, 70, None]
+    again = plant.restarted(verdicts=1)
+    again.send("B", 3, temp=1, end=True)
+    again.send("C", -1, temp=1, end=True)
+    assert again.carried() == [70, None]
+
+
+def test_a_stream_begun_anew_between_its_readings_holds_none_of_them_after_a_restart_either() -> None:
+    """Of a forgotten stream the newest reading counts, here 90: what is before it shows no older one."""
+    plant = Plant(end=["marker"], allowed_lateness="20s", max_duration="60s")
+    plant.send("A", 0, setpoint=70, end=True)
+    plant.send("D", 10, setpoint=90, end=True)
+    plant.send("B", 5, temp=1)
+    plant.silence()
+    plant.send("C", 8, temp=1)
+    plant.silence()
+    begun = {closed.key: row for closed, row in zip(plant.finished, plant.carried(), strict=True)}
+    assert begun == {"A": None, "D": 70, "B": 70, "C": None}
+    assert [closed.key for closed in plant.finished] == ["A", "D", "B", "C"]
+    for _ in range(2):
+        plant = plant.restarted(verdicts=2 if plant.progress is None else 0)
+        plant.send("B", 5, temp=1)
+        plant.send("C", 8, temp=1)
+        plant.silence()
+        assert plant.carried() == [70, None]
 
 
 @settings(max_examples=60, deadline=None)
