@@ -229,9 +229,10 @@ def first_undone(stream: StreamState) -> tuple[int, Clocks] | None:
     """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done.
 
     Undone is a sample that waits, is held, belongs to a sequence whose verdict is not committed, or may belong to a row
-    that is added to the table.
+    that is added to the table; also a state without readings that waits.
     """
-    undone = [(run.position.offset, run.before) for run in stream.pending.runs if not run.is_bare]
+    carries = stream.bounds is not None and stream.bounds.carries  # a bare boundary that waits, then, is saved
+    undone = [(run.position.offset, run.before) for run in stream.pending.runs if not (run.is_bare and carries)]
     if (of_open := stream.open.undone_from) is not None:
         undone.append(of_open)
     entries = stream.entries.values()

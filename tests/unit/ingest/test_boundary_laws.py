@@ -17,6 +17,7 @@ from streamad.ingest.sequences.runs import is_tag
 from streamad.settings.boundaries import BoundaryRules, WhileSettings
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import OUTSIDE, Boundary
+from streamad.types import Record as StoredRecord
 from tests.support.ingest.assembly_cases import us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_of, tags_first
 from tests.support.ingest.boundary_cases import (
@@ -31,7 +32,8 @@ from tests.support.ingest.boundary_cases import (
 )
 from tests.support.ingest.buffered import pending_samples
 from tests.support.ingest.ended_input import jumped, read_to_end
-from tests.support.ingest.restarts import Partition, never, scripts
+from tests.support.ingest.restarts import Partition, Step, never, scripts
+from tests.support.runtime.pipeline import START_US
 
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[str]]
 
@@ -217,3 +219,22 @@ def test_a_restart_changes_nothing(rules: BoundaryRules, crashes: int, from_star
     partition = Partition(limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), **how)
     assert partition.settings.boundaries == rules
     assert partition.run(crashes) == uninterrupted
+
+
+def test_a_state_without_readings_that_waits_at_a_crash_ends_its_sequence_after_it() -> None:
+    """The state comes before the samples around it: nothing else has the records be read from there."""
+    bare = Boundary(is_bare=True, state=False)
+    records = [Record("r", None, (61,), ((None, None),), boundaries=(bare,))]
+    records += [Record("r", None, (time,), ((1.0, 2.0),)) for time in (60, 62, 80)]
+    script = [Step(StoredRecord(at, message_of(record, START_US)), at + 1) for at, record in enumerate(records)]
+    limits = us(**{"end": ("while",), "while": STATE}, max_duration=60, allowed_lateness=8)
+    uninterrupted = Partition(limits, script, never, from_start=False).run(0)
+    assert sorted(cut.times for cut in uninterrupted) == [(START_US + 60,), (START_US + 62, START_US + 80)]
+    for crash_at in range(3):
+        asked: Counter[str] = Counter()
+
+        def choose(what: str, n: int, asked: Counter[str] = asked, crash_at: int = crash_at) -> int:
+            asked[what] += 1
+            return n if what == "crash" and asked[what] == crash_at + 1 else int(what == "commit")
+
+        assert Partition(limits, script, choose, from_start=False).run(1) == uninterrupted
