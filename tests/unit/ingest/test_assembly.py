@@ -74,6 +74,15 @@ def test_gap_exactly_at_limit(sent: str, second: int, is_over: bool) -> None:
     assert finished == ([("1970-01-01T00:00:00+00:00", "gap", [0])] if is_over else [])
 
 
+def test_the_times_of_a_chunk_end_no_sequence_before_its_samples_are_taken() -> None:
+    plant = Plant(us(max_duration=20))
+    plant.send(0, at=None)
+    plant.send(10, at=None)
+    # The clock at 25 has passed the limit of what began at 0; the sample at 15 belongs to it all the same.
+    assert plant.send(15, 25, at=None) == [("A", "max_duration", [0, 10, 15])]
+    assert plant.late() == [(25, True)]
+
+
 @pytest.mark.parametrize("sent", ["chunk", "singles"])
 @pytest.mark.parametrize(("last", "is_over"), [(19, False), (20, False), (21, True)])
 def test_max_duration_exactly_at_limit(sent: str, last: int, is_over: bool) -> None:
