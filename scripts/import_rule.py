@@ -60,7 +60,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.runtime": (*_JUDGE, "streamad.ingest"),
     "streamad.learn.registry": (*_JUDGE, "streamad.learn.store"),
     "streamad.learn.parts": _VERSIONS,
-    "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults"),
+    "streamad.learn.early": _VERSIONS,
+    "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.early"),
     "streamad.learn.promotion": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.training"),
     "streamad.learn.trainer": (
         *_VERSIONS,
@@ -126,6 +127,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.ingest",
         "streamad.runtime",
         "streamad.learn.parts",
+        "streamad.learn.early",
         "streamad.learn.training",
         "streamad.learn.promotion",
         "streamad.learn.trainer",

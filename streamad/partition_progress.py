@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from streamad.messages import Alert
+from streamad.messages import Alert, ModelRef, WarningRef
 from streamad.types import Boundary, Position
 
 V = TypeVar("V")
@@ -109,6 +109,18 @@ class UsedRows(msgspec.Struct, frozen=True):
     ended: tuple[int, int] | None = None
 
 
+class LooksTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first ``n`` looks at a sequence that runs: by the version ``model``, with the ``largest`` z of them.
+
+    ``warning`` is the one that was raised, if any: then there is no second one.
+    """
+
+    model: ModelRef
+    n: int
+    largest: float
+    warning: WarningRef | None = None
+
+
 class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream's share of the progress.
 
@@ -122,7 +134,8 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     late samples only. ``table`` is what was used of a table of batches. ``held`` has the readings, by channel, of
     records below ``done_below`` that later sequences may begin with; ``forgotten``: nothing else is left of the stream.
     ``n_judged`` counts committed verdicts before the stream was known to be split over partitions; ``split_told``: the
-    event about that is committed, by this partition. ``standing`` is what stood before ``done_below``.
+    event about that is committed, by this partition. ``standing`` is what stood before ``done_below``. ``looks`` are
+    those at sequences without a committed verdict, by ``looks_key``.
     """
 
     done_below: int
@@ -142,6 +155,7 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     n_judged: int = 0
     split_told: bool = False
     standing: Standing | None = None
+    looks: dict[str, LooksTaken] = {}
 
 
 class BadChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -58,7 +58,7 @@ MAX_TIME_US = 7_258_118_400_000_000
 UnixUs: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
 """Microseconds since the Unix epoch within the years 1 to 9999; msgspec decodes no other, so that it is a datetime."""
 
-_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
+CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -426,7 +426,7 @@ class WindowSet:
         samples = self.values.transpose(0, 2, 1)[valid]
         highest, lowest = samples.max(axis=0).astype(np.float64), samples.min(axis=0).astype(np.float64)
         largest = np.maximum(np.abs(highest), np.abs(lowest))
-        return np.flatnonzero(highest - lowest <= _CONSTANT_SHARE * largest).astype(np.int64)
+        return np.flatnonzero(highest - lowest <= CONSTANT_SHARE * largest).astype(np.int64)
 
 
 # --- messages as connectors store them -------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.detector.sets import SETS, cases
 from streamad.judge.calibration import Calibration
-from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
+from streamad.learn.registry.arrays import PROBE_TOLERANCE, probe_deviation
 from streamad.types import FloatArray, WindowSet
 from streamad_models.ensemble import Ensemble
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.models.reference import ReferenceModel
 from benchmarks.speed.ensemble import random_walks
 from benchmarks.speed.scoring import GEMM_SIZE, multiplications, seconds_of
-from streamad.learn.registry.artifact import probe_deviation
+from streamad.learn.registry.arrays import probe_deviation
 from streamad.types import FloatArray, WindowSet
 from streamad_models import onnx_openvino
 from streamad_models.ensemble import Ensemble, EnsembleOptions

@@ -41,7 +41,8 @@ from streamad.plant import Plant
 from streamad.ports import Scorer
 from streamad.settings.decode import ChannelSettings
 from streamad.settings.learning import LearningSettings
-from streamad.settings.plant_yaml import AlertSettings, ModelSettings, RunSettings, Settings, SourceSettings
+from streamad.settings.outputs import AlertSettings
+from streamad.settings.plant_yaml import ModelSettings, RunSettings, Settings, SourceSettings
 from streamad.system.clock import SystemClock
 from streamad.types import FloatArray, IntArray, Window
 

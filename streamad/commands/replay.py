@@ -36,6 +36,7 @@ from streamad.commands.shared.figures.labels import (
 )
 from streamad.commands.shared.figures.losses import check_usable
 from streamad.commands.shared.figures.report import print_summary
+from streamad.commands.shared.figures.warnings import warning_figures
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import check_out, load_whole_plant
@@ -119,7 +120,10 @@ def replay(
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
-        rate = plant.settings.alerts.false_alarm_rate
+        rate, early = plant.settings.alerts.false_alarm_rate, plant.settings.alerts.early
+        warned = None
+        if early is not None and truth is not None and not nothing_yet:
+            warned = warning_figures(report.warnings, report.verdicts, truth), early.false_alarm_rate
         certification = certification_of(report, plant.settings, truth, evaluation)
         found = found_faults_in_service(report, registry_of(plant), plant.settings)
         if as_json:
@@ -128,9 +132,10 @@ def replay(
                 figures = {**asdict(evaluation), "n_unlabelled": unlabelled, "n_unlabelled_alerts": of_alerts}
             drawn = {} if plots is None else {"pictures": plots.draw(quiet=True)}
             faults = {"found_faults": {name: asdict(one) for name, one in found.items()}} if found else {}
-            print_json({**report.as_dict(), **figures, **certification.as_dict(), **faults, **drawn})
+            warnings = {} if warned is None else {"warnings": asdict(warned[0])}
+            print_json({**report.as_dict(), **figures, **warnings, **certification.as_dict(), **faults, **drawn})
         else:
-            print_summary(report, rate, evaluation)
+            print_summary(report, rate, evaluation, warned)
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))

@@ -42,6 +42,7 @@ from streamad.errors import ArtifactError, DetectorError, RegistryError, Trainin
 from streamad.judge.bank import settings_for
 from streamad.judge.calibration import scores_of
 from streamad.judge.evaluation import Evaluation
+from streamad.learn.early.training import EarlyTraining
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
@@ -138,6 +139,10 @@ class _Training:
     promote: bool
     as_json: bool
 
+    def _early(self, settings: Settings) -> EarlyTraining | None:
+        courses = self.data.courses_by_id()
+        return None if courses is None else EarlyTraining(courses, settings)
+
     def run(self, name: str, windows: WindowSet, label: str = "") -> dict[str, Any]:
         """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
         plant = self.plant
@@ -156,6 +161,7 @@ class _Training:
                     registry=registry,
                     clock=plant.clock,
                     prove=proved_in_new_process,
+                    early=self._early(plant.settings),
                     progress=shown.add,
                     promote=self.promote,
                 )

@@ -151,6 +151,10 @@ class Intake:
         """Forget what was judged and told of ``stream``: its claim ends with the next commit."""
         self._assembler.of_streams.begin_anew(stream)
 
+    def looked_at(self, stream: str) -> None:
+        """Note that looks were taken at a sequence of ``stream``: the next commit saves them."""
+        self._assembler.of_streams.changed.add(stream)
+
     def tell_split(self, stream: str) -> None:
         """Note that the next commit has the event about the split stream."""
         self._assembler.of_streams.tell_split(stream)

@@ -74,7 +74,7 @@ def to_window(
     Missing values are interpolated over time between a channel's readings and held at the edges. ``max_missing`` is
     checked before that, per channel, over the part of the sequence in the window: without a grid as the share of
     samples without a value, with a grid as the share of time in which the channel is silent beyond its usual interval
-    (``_silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals, and says which hold. The
+    (``silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals, and says which hold. The
     result holds no NaN or infinity and is zero from its length on. A grid covers the whole sequence from its beginning
     to its end, also where these are known and no sample lies there.
 
@@ -250,7 +250,7 @@ def _check_missing(times: _Times, readings: _Times, shown_us: float, settings: W
         n_shown = int((times <= shown_us).sum())
         share, what = (n_shown - len(readings)) / n_shown, "of its samples are missing"
     else:
-        share, what = _silent_share(readings, shown_us, settings.resample.period), "of the time without a reading"
+        share, what = silent_share(readings, shown_us, settings.resample.period), "of the time without a reading"
     _check_share(share, what, settings, name)
 
 
@@ -273,7 +273,7 @@ def _check_share(share: float, what: str, settings: WindowSettings, name: str) -
         )
 
 
-def _silent_share(readings: _Times, shown_us: float, period_us: int) -> float:
+def silent_share(readings: _Times, shown_us: float, period_us: float) -> float:
     """Return the share of [0, ``shown_us``] in which a channel was silent beyond its usual interval.
 
     The usual interval is the median distance of its readings, at least the grid's period and at most half of
@@ -281,7 +281,7 @@ def _silent_share(readings: _Times, shown_us: float, period_us: int) -> float:
     usual intervals counts with its length beyond one interval.
     """
     intervals = np.diff(readings)
-    usual_us = float(period_us)
+    usual_us = period_us
     if len(intervals):
         usual_us = max(usual_us, min(float(np.median(intervals)), shown_us / 2))
     stretches = np.diff(readings, prepend=0.0, append=shown_us)

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -19,8 +20,8 @@ from streamad.errors import ArtifactError, StreamadError
 from streamad.ingest.windowing import shown_share
 from streamad.judge.attribution import METHOD, explain
 from streamad.judge.scoring import JUDGING, ModelInService
-from streamad.judge.verdicts import make_attribution, unexplained
-from streamad.messages import Alert, Attribution, ModelRef
+from streamad.judge.verdicts import make_attribution, make_early_attribution, unexplained
+from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, ModelRef
 from streamad.partition_progress import Debt
 from streamad.plugins import failure_of
 from streamad.ports import Clock, Scorer
@@ -179,9 +180,26 @@ class _Worker:
         """Begin to explain ``alert``; the result may be _UnexplainedError."""
         return self._thread.submit(self._explained, alert, terms, window)
 
+    def begin_of_look(self, warning: EarlyWarning, number: int, window: Window) -> Future[Attribution]:
+        """Begin to explain ``warning``, of the look ``number``, from 0."""
+        return self._thread.submit(self._explained_look, warning, number, window)
+
     def close(self) -> None:
         """Take no more; a call under way runs to its end."""
         self._thread.shutdown(cancel_futures=True)
+
+    def _explained_look(self, warning: EarlyWarning, number: int, window: Window) -> Attribution:
+        """Return the attribution, by method "none" with the reason if there is no explanation. Never fails."""
+        channels = self._settings.channel_specs
+        try:
+            model = self._model(warning.model)
+            if model.early is None or model.reference is None:
+                raise NoReferenceError(f"{_label(warning.model)} has no looks or reference windows: train again")
+            found = model.early.looks[number].explained(window, model.reference, channels)
+        except BaseException as error:  # noqa: BLE001 - the model is foreign code and may fail in any way
+            return make_early_attribution(warning, None, channels, NO_METHOD, _reason(error))
+        why = "no reference window is as long as the look" if found is None else ""
+        return make_early_attribution(warning, found, channels, METHOD if found is not None else NO_METHOD, why)
 
     def _explained(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
         try:
@@ -236,6 +254,15 @@ class Explainer:
         except _UnexplainedError as error:
             return unexplained(alert, str(error))
 
+    async def of_look(self, warning: EarlyWarning, number: int, window: Window) -> Attribution:
+        """Return why ``warning`` was raised by the look ``number``, from 0, at ``window`` [C, n]. Never fails."""
+        try:
+            async with self._one_at_a_time:
+                begin = partial(self._worker.begin_of_look, warning, number, window)
+                return await self._waited_for(warning.model, begin)
+        except _UnexplainedError as error:
+            return make_early_attribution(warning, None, self._settings.channel_specs, NO_METHOD, str(error))
+
     async def attribution_of(self, debt: Debt) -> Attribution:
         """Return the attribution that is owed, after the alerts that wait for theirs. Never fails."""
         async with self._one_debt_at_a_time:
@@ -250,11 +277,14 @@ class Explainer:
         self._worker.close()
 
     async def _made(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
+        return await self._waited_for(alert.model, partial(self._worker.begin, alert, terms, window))
+
+    async def _waited_for(self, model: ModelRef, begin: Callable[[], Future[Attribution]]) -> Attribution:
         self._hanging = {model: call for model, call in self._hanging.items() if not call.done()}
-        if alert.model in self._hanging:
-            raise _UnexplainedError(f"{_label(alert.model)} is still busy with an alert before: it hangs")
+        if model in self._hanging:
+            raise _UnexplainedError(f"{_label(model)} is still busy with an alert before: it hangs")
         begun_us = self._clock.monotonic_us()
-        call = self._worker.begin(alert, terms, window)
+        call = begin()
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         call.add_done_callback(lambda _: _wake(loop, ended))
@@ -263,7 +293,7 @@ class Explainer:
         if call.done():
             self.durations.add((self._clock.monotonic_us() - begun_us) / 1e6)
             return call.result()
-        self._hanging[alert.model] = call
+        self._hanging[model] = call
         self._worker.close()
         self._worker = _Worker(self._settings, self._load)
         raise _UnexplainedError(f"explaining took longer than {self._limit_s:g} s and was given up")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.bank import Batchers
+from streamad.judge.early.looking import Looking, Seen
 from streamad.judge.explainer import Explainer, Ledger
 from streamad.judge.scoring import MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
 from streamad.messages import Window as WindowMessage
-from streamad.partition_progress import Debt
+from streamad.partition_progress import Debt, LooksTaken
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, Window
@@ -23,7 +26,7 @@ class JudgedSequence:
 
     An alert that is explained has a ``debt``, or the ``attribution`` that it had to wait for. ``window`` is in
     engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or calibrated the
-    model.
+    model. ``seen``: what its last looks have found, whose messages come before its own.
     """
 
     verdict: Verdict
@@ -33,6 +36,7 @@ class JudgedSequence:
     window: Window | None = None
     model_name: str = ""
     trained_model: bool = False
+    seen: Seen | None = None
 
     def outputs(self, window: WindowMessage | None = None, *, with_verdicts: bool) -> list[OutputRecord]:
         """Return the messages, the record of its ``window`` among them.
@@ -40,7 +44,7 @@ class JudgedSequence:
         Without a verdicts sink an unscorable verdict goes to the alerts, so that it is seen.
         """
         key = self.verdict.stream
-        records = []
+        records = [] if self.seen is None else [*self.seen.outputs]
         if with_verdicts:
             records.append(OutputRecord("verdicts", key, self.verdict))
         elif self.verdict.decision == "unscorable":
@@ -57,21 +61,46 @@ class JudgedSequence:
 class Judge:
     """Judges finished sequences, each with the model in service that ``batchers`` choose for it.
 
-    ``explainer`` makes the attributions of alerts; without it there are none.
+    ``explainer`` makes the attributions of alerts; without it there are none. ``looking`` takes the looks at a
+    sequence that were not taken while it ran, if looks are wanted.
     """
 
-    def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, explainer: Explainer | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        batchers: Batchers,
+        clock: Clock,
+        explainer: Explainer | None,
+        looking: Looking | None = None,
+    ) -> None:
         self._settings = settings
         self._channels = settings.channel_specs
         self._batchers = batchers
         self._clock = clock
         self._explainer = explainer
+        self._looking = looking
 
-    async def judge(self, sequence: FinishedSequence, ledger: Ledger, refused: str | None = None) -> JudgedSequence:
-        """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored. Raises DetectorError.
+    async def judge(
+        self, sequence: FinishedSequence, ledger: Ledger, refused: str | None = None, looks: LooksTaken | None = None
+    ) -> JudgedSequence:
+        """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored.
 
         The attribution of an alert is owed to the partition's ``ledger``; if that has no room, the alert waits for it.
+        ``looks`` were taken at it while it ran; those that are left come first. They change nothing of the verdict but
+        that it names a warning. Raises DetectorError.
         """
+        seen = None
+        if self._looking is not None and refused is None:
+            batcher = await self._batchers.batcher_for(sequence.routes)
+            if not isinstance(batcher, Unscorable):
+                seen = await self._looking.finish(sequence, looks, batcher)
+        judged = await self._judged(sequence, ledger, refused)
+        looks = looks if seen is None else seen.looks
+        if looks is None or looks.warning is None:
+            return replace(judged, seen=seen)
+        return replace(judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen)
+
+    async def _judged(self, sequence: FinishedSequence, ledger: Ledger, refused: str | None) -> JudgedSequence:
         window = judged_window(sequence, self._settings, self._channels) if refused is None else Unscorable(refused)
         batcher = await self._batchers.batcher_for(sequence.routes)
         if isinstance(batcher, Unscorable):

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from streamad.errors import DetectorError, StreamadError
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration, CalibrationMethod
+from streamad.judge.early.model import EarlyModel
 from streamad.judge.envelope import Envelope
 from streamad.judge.verdicts import Moments, moments_of
 from streamad.messages import ModelRef, Verdict
@@ -109,7 +110,7 @@ class ModelInService:
 
     ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
     ``envelope`` is of its training windows (None: of the reference windows); ``backend`` is what scores, ``refused``
-    says in a line each which other backends must not.
+    says in a line each which other backends must not. ``early`` has the looks at running sequences, if it has any.
     """
 
     ref: ModelRef
@@ -122,6 +123,7 @@ class ModelInService:
     envelope: Envelope | None = None
     backend: str = "torchscript"
     refused: tuple[str, ...] = ()
+    early: EarlyModel | None = None
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

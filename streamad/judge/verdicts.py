@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,11 +25,12 @@ from streamad.messages import (
     ChannelSegment,
     ChannelShare,
     Direction,
+    EarlyWarning,
     ModelRef,
     TermShare,
     Verdict,
 )
-from streamad.settings.plant_yaml import AlertSettings
+from streamad.settings.outputs import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, Window, from_us
 
 NAMED_SHARE = 0.05
@@ -56,6 +58,19 @@ def place(start: float, end: float) -> str:
 def figure(value: float) -> str:
     """Return a number with two significant digits."""
     return f"{float(f'{value:.2g}'):g}"
+
+
+def span_text(seconds: float) -> str:
+    """Return a stretch of time in its two largest units, such as "6 h 10 min"."""
+    left = round(seconds)
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        n, left = divmod(left, size)
+        if n or (unit == "s" and not parts):
+            parts.append(f"{n} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
 
 
 def p_text(p_value: float) -> str:
@@ -193,13 +208,44 @@ def make_attribution(
         dominating_member=members[largest],
         nearest=list(explanation.nearest),
         leading_terms=_leading(calibration.term_excesses(terms)),
-        segments=[_segment(alert, each, channels[each.channel], shown) for each in explanation.segments],
+        segments=[
+            _segment(alert.start_time, alert.end_time, each, channels[each.channel], shown)
+            for each in explanation.segments
+        ],
         detail=explanation.detail,
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
         tail=alert.tail,
         model=alert.model,
         created_at=alert.created_at,
+    )
+
+
+def make_early_attribution(
+    warning: EarlyWarning, explanation: Explanation | None, channels: Sequence[ChannelSpec], method: str, why: str = ""
+) -> Attribution:
+    """Return why ``warning`` was raised, by the ``explanation`` of what the look saw, or ``why`` there is none.
+
+    Shares of the sequence are those of what was seen of it.
+    """
+    shares = np.zeros(len(channels)) if explanation is None else explanation.shares
+    order = [] if explanation is None else np.argsort(-shares, kind="stable").tolist()
+    segments = () if explanation is None else explanation.segments
+    return Attribution(
+        alert_id=warning.warning_id,
+        stream=warning.stream,
+        sequence=warning.sequence,
+        score=warning.score,
+        terms=[],
+        dominating_transformation=0,
+        nearest=[] if explanation is None else list(explanation.nearest),
+        segments=[_segment(warning.start_time, warning.time, each, channels[each.channel]) for each in segments],
+        detail=why or None if explanation is None else explanation.detail,
+        channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
+        method=method,
+        tail=warning.tail,
+        model=warning.model,
+        created_at=warning.created_at,
     )
 
 
@@ -228,15 +274,17 @@ def _leading(excesses: Sequence[float]) -> list[int]:
     return [k for k in order[:_MOST_LEADING] if excesses[k] > 0 and excesses[k] >= least]
 
 
-def _segment(alert: Alert, segment: Segment, channel: ChannelSpec, shown: float) -> ChannelSegment:
-    start, end, span = shown * segment.start, shown * segment.end, alert.end_time - alert.start_time
+def _segment(
+    start_time: datetime, end_time: datetime, segment: Segment, channel: ChannelSpec, shown: float = 1.0
+) -> ChannelSegment:
+    start, end, span = shown * segment.start, shown * segment.end, end_time - start_time
     return ChannelSegment(
         channel=channel.name,
         unit=channel.unit,
         start=start,
         end=end,
-        start_time=alert.start_time + start * span,
-        end_time=alert.start_time + end * span,
+        start_time=start_time + start * span,
+        end_time=start_time + end * span,
         direction=segment.direction,
         size=segment.size,
         text=phrase(channel.name, channel.unit, segment.size, segment.direction, start, end),

@@ -13,6 +13,7 @@ __all__ = [
     "DeadLetter",
     "Decision",
     "Direction",
+    "EarlyWarning",
     "EndReason",
     "Event",
     "Feedback",
@@ -30,6 +31,7 @@ __all__ = [
     "Tail",
     "TermShare",
     "Verdict",
+    "WarningRef",
     "Window",
     "WorkerStatus",
     "message_schemas",
@@ -76,6 +78,7 @@ from streamad.messages.fields import (
     doc,
 )
 from streamad.messages.status import OpenSequence, Request, Running, WorkerStatus
+from streamad.messages.warning import EarlyWarning, WarningRef
 
 _VALUE = np.dtype("<f4")
 NO_METHOD = "none"
@@ -88,7 +91,9 @@ Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 """accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
 relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
-Role = Literal["alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"]
+Role = Literal[
+    "alerts", "warnings", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"
+]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="alert"):
@@ -259,6 +264,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     n_merged: NMerged = 0
     n_late: NLate = 0
     batch: Batch = {}
+    warning: Annotated[
+        WarningRef | None, doc("The warning that was raised while the sequence ran; null if there was none.")
+    ] = None
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 
@@ -434,6 +442,7 @@ Message: TypeAlias = (
     | Request
     | WorkerStatus
     | Running
+    | EarlyWarning
 )
 
 

@@ -16,6 +16,7 @@ from streamad.messages import (
     Attribution,
     ChannelSegment,
     Decision,
+    EarlyWarning,
     Running,
     Verdict,
     Window,
@@ -31,7 +32,7 @@ _TEXT_CHARACTERS = 4_000
 _MOST_SAMPLES = 2**63 - 1  # SQLite's largest integer
 _MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10, "open": 200, "models": 20}
 _TEXTS = {"detail", "message"}
-_KEPT = {"values", "id", "verdict_id", "alert_id", "note", "by"}
+_KEPT = {"values", "id", "verdict_id", "alert_id", "warning_id", "note", "by"}
 _MOST_SECONDS = 1e12
 _MOST_CURVE = {"seconds": 64, "channels": 1_000}
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -52,8 +53,8 @@ def accepted(message: _T) -> _T:
         kept: Any = _dated(message)
     except OverflowError:
         raise msgspec.ValidationError("one of its dates is none in UTC") from None
-    if isinstance(message, Verdict | Alert | Attribution | Window):
-        name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
+    if isinstance(message, Verdict | Alert | EarlyWarning | Attribution | Window):
+        name = _id_of(message)
         if not is_alert_id(name):
             raise msgspec.ValidationError(f"its id {name[:80]!r} is none")
     if not _has_usual_numbers(message):
@@ -68,6 +69,12 @@ def accepted(message: _T) -> _T:
         still_open = [_dated(each) for each in kept.open if _is_dated(each) and _has_usual_numbers(each)]
         kept = msgspec.structs.replace(kept, open=still_open, verdicts=_of_decisions(kept.verdicts))
     return cast("_T", _cut(kept))
+
+
+def _id_of(message: Verdict | Alert | EarlyWarning | Attribution | Window) -> str:
+    if isinstance(message, EarlyWarning):
+        return message.warning_id
+    return message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
 
 
 def _rises(seconds: list[float]) -> bool:

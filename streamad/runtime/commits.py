@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from streamad.errors import PartitionLost
 from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import JudgedSequence
-from streamad.messages import Attribution
+from streamad.messages import Attribution, EarlyWarning, OutputRecord
 from streamad.partition_progress import ProgressUpdate
 from streamad.ports import Clock, Committer
 from streamad.runtime.checkpoint import UnsavedCommitter
@@ -41,6 +41,7 @@ class Commits:
         on_done: Callable[[asyncio.Task[Any]], None],
         on_judged: Callable[[JudgedSequence, int], None] | None,
         on_explained: Callable[[Attribution], None] | None,
+        on_warned: Callable[[EarlyWarning, Attribution | None], None] | None = None,
     ) -> None:
         self._committer = committer
         self._clock = clock
@@ -51,6 +52,7 @@ class Commits:
         self._on_done = on_done
         self._on_judged = on_judged
         self._on_explained = on_explained
+        self._on_warned = on_warned
         self._last: ProgressUpdate | None = None  # of the last commit, without what it changed
 
     @property
@@ -106,6 +108,11 @@ class Commits:
         if self._on_explained is not None:
             for attribution in results.attributions:
                 self._on_explained(attribution)
+        if self._on_warned is not None:
+            made = {each.alert_id: each for each in map(_attribution_in, results.outputs) if each is not None}
+            for record in results.outputs:
+                if isinstance(record.message, EarlyWarning):
+                    self._on_warned(record.message, made.get(record.message.warning_id))
 
     def forget(self, name: str, partition: Partition | None) -> None:
         """Note that the partition ``name`` is no longer ours; the events of a commit under way wait for another one."""
@@ -122,3 +129,7 @@ class Commits:
         if not self._events or self._last is None:
             return
         await self._committer.commit(self._last, self._events.records(self._events.take()))
+
+
+def _attribution_in(record: OutputRecord) -> Attribution | None:
+    return record.message if isinstance(record.message, Attribution) else None

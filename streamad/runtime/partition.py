@@ -360,6 +360,11 @@ class Partition:
         self.aside += records
         self.aside_bytes += sum(map(_size_of, records))
 
+    def tell(self, records: list[OutputRecord]) -> None:
+        """Keep ``records`` for the next commit, which is then due."""
+        self.set_aside(records)
+        self.moved = True
+
     def take_aside(self) -> list[OutputRecord]:
         """Return the records set aside since the last call."""
         aside, self.aside = self.aside, []

@@ -9,10 +9,11 @@ from typing import Any
 from streamad.errors import PartitionLost
 from streamad.ingest.table.rows import BatchTable
 from streamad.judge.bank import Batchers
+from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer, Ledger
 from streamad.judge.gate import WindowRecords
 from streamad.judge.judging import Judge, JudgedSequence
-from streamad.messages import Attribution
+from streamad.messages import Attribution, EarlyWarning
 from streamad.partition_progress import Debt
 from streamad.ports import Clock, Committer, SharedSource, Source
 from streamad.runtime.commits import Commits
@@ -47,8 +48,9 @@ class Pipeline:
     and of reading. A partition that its committer lost is restored from its progress and read again.
     ``explainer`` makes attributions, behind the verdicts; ``with_verdicts`` writes each verdict, ``with_windows`` the
     judged windows. After the commit ``on_judged`` is called with the latency in us since the batch that ended the
-    sequence, ``on_explained`` with an attribution. Tasks beside it log through ``events`` or ``emit``. ``table`` is
-    that of ``sequences.table``.
+    sequence, ``on_explained`` with an attribution,
+    ``on_warned`` with a warning and its attribution. Tasks beside it log through ``events`` or ``emit``. ``table`` is
+    that of ``sequences.table``; ``looking`` looks at running sequences, if that is wanted.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class Pipeline:
         on_explained: Callable[[Attribution], None] | None = None,
         events: EventLog | None = None,
         table: BatchTable | None = None,
+        looking: Looking | None = None,
+        on_warned: Callable[[EarlyWarning, Attribution | None], None] | None = None,
     ) -> None:
         # Above 15 attributes: it makes the parts of the way of a message and joins them; each part holds its own state.
         self.counters = Counters()
@@ -94,7 +98,7 @@ class Pipeline:
         self._submitter = Submitter(
             settings,
             clock,
-            Judge(settings, batchers, clock, explainer),
+            Judge(settings, batchers, clock, explainer, looking),
             batchers,
             events,
             homes=self._homes,
@@ -111,7 +115,11 @@ class Pipeline:
             on_done=self._on_done,
             on_judged=on_judged,
             on_explained=on_explained,
+            on_warned=on_warned if looking is not None else None,
         )
+        self._looking = looking
+        self._visit: asyncio.Task[None] | None = None
+        self._next_look_us = 0
         self._give_up_us: int | None = None  # once a stop is requested, when to stop waiting for verdicts
         self._is_through = False
 
@@ -153,6 +161,7 @@ class Pipeline:
         finally:
             ticker.cancel()
             left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks]
+            left += [] if self._visit is None else [self._visit]
             left += [restoring.task for restoring in self._restoring.values()]
             for partition in self._partitions.values():
                 left += partition.tasks
@@ -180,11 +189,32 @@ class Pipeline:
                     if event is None:
                         return
                     await self._handle(event)
+                self._look()
                 self._commits.begin_due(self._partitions.values(), self._settings.run.commit_interval)
         finally:
             if pull is not None:
                 pull.cancel()
                 await asyncio.gather(pull, return_exceptions=True)
+
+    def _look(self) -> None:
+        """Look at running sequences, behind all else: if nothing is due, a look over their ages is all that it is."""
+        if self._visit is not None and self._visit.done():
+            self._visit.result()
+            self._visit = None
+        if self._looking is not None and self._visit is None and self._is_time_to_look():
+            self._visit = asyncio.create_task(self._looks(self._looking))
+            self._visit.add_done_callback(self._on_done)
+
+    def _is_time_to_look(self) -> bool:
+        now_us = self._clock.monotonic_us()
+        if now_us < self._next_look_us:
+            return False
+        self._next_look_us = now_us + self._settings.run.commit_interval
+        return True
+
+    async def _looks(self, looking: Looking) -> None:
+        for partition in list(self._partitions.values()):
+            await looking.visit(partition.intake, partition.tell)
 
     async def _take_up_unread(self) -> None:
         """Pay the debts of partitions that the source may never assign; if it does, they are dropped first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from streamad.ingest.sequences.closed_sequences import Closed, memory_of
@@ -139,7 +139,7 @@ class Submitter:
 
     def _judging(self, partition: Partition, closed: Closed) -> asyncio.Task[JudgedSequence]:
         """Begin to judge a finished sequence, or to wait until its stream's claim was read back."""
-        sequence, stream = closed.sequence, closed.sequence.stream
+        stream = closed.sequence.stream
         # A file that has ended claims nothing more: its streams go on in the next one.
         is_claimed = partition.stage > Stage.READING and not self.homes.are_shared
         if not is_claimed and not self.homes.knows(stream, partition.name):  # forgotten, or ended by a former owner
@@ -147,17 +147,22 @@ class Submitter:
             self._take_claims()
         if is_claimed or self.homes.knows(stream, partition.name):
             split = SPLIT if self.homes.is_split(stream) else None
-            task = asyncio.create_task(self._judge.judge(sequence, partition.payments.ledger, split))
+            task = asyncio.create_task(
+                self._judge.judge(closed.sequence, partition.payments.ledger, split, closed.looks)
+            )
         else:
             task = asyncio.create_task(self._judged_once_claimed(partition, closed))
         task.add_done_callback(self._on_done)
         return task
 
     async def _judged_once_claimed(self, partition: Partition, closed: Closed) -> JudgedSequence:
-        sequence = closed.sequence
-        await self.homes.claimed(sequence.stream, partition.name)
-        split = SPLIT if self.homes.is_split(sequence.stream) else None
-        return await self._judge.judge(sequence, partition.payments.ledger, split)
+        await self.homes.claimed(closed.sequence.stream, partition.name)
+        return await self._judged(partition, closed)
+
+    def _judged(self, partition: Partition, closed: Closed) -> Coroutine[Any, Any, JudgedSequence]:
+        """Return the judging of a sequence, by what is known now of its stream's partitions."""
+        split = SPLIT if self.homes.is_split(closed.sequence.stream) else None
+        return self._judge.judge(closed.sequence, partition.payments.ledger, split, closed.looks)
 
     # --- streams in several partitions ---
 

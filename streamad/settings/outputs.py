@@ -22,11 +22,41 @@ _MINUTE_US = 60_000_000
 _FIRST_PRINTABLE = 33
 
 
+class EarlySettings(ConfigSection):
+    """Warnings while a sequence runs: looks at fixed ages, judged together at a rate of their own."""
+
+    false_alarm_rate: float = Field(default=0.01, gt=0, lt=1)
+    """A normal sequence is ever warned of with at most this probability, whatever the number of looks."""
+    looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Duration, ...], Field(min_length=1, max_length=50)] = 10
+    """How many looks, evenly spaced up to the usual length, or the ages of the looks ([30m, 1h]; needs a grid)."""
+
+    def contradiction(self, resample: object) -> str | None:
+        """Return why the ages cannot be used without a grid (``resample`` None), or at all; None if they can."""
+        if isinstance(self.looks, int):
+            return None
+        if resample is None:
+            return "early.looks names times, which need a grid: set window.resample, or give the number of looks"
+        if list(self.looks) != sorted(set(self.looks)) or self.looks[0] <= 0:
+            return "early.looks must rise from above 0: write for example [30m, 1h, 2h]"
+        return None
+
+
+class AlertSettings(ConfigSection):
+    """When a sequence is an alert."""
+
+    false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
+    """Alert if the conformal p-value is at most this."""
+    early: EarlySettings | None = None
+    """Warnings while sequences run; null: none."""
+
+
 class SinkSettings(ConfigSection):
     """Where messages go, one URL per role; a missing role is not written."""
 
     alerts: Url = "stdout:"
     """Alerts (and, without a verdicts sink, unscorable verdicts)."""
+    warnings: Url | None = None
+    """Warnings of running sequences (`alerts.early`); null: they go to the alerts."""
     attributions: Url | None = None
     """The attribution of each alert."""
     verdicts: Url | None = None

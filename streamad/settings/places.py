@@ -16,7 +16,9 @@ from streamad.messages import Role
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 
-OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
+OUTPUT_ROLES: tuple[Role, ...] = (
+    "alerts", "warnings", "attributions", "verdicts", "windows", "dead_letters", "late", "events",
+)  # fmt: skip
 """The roles of messages that a run writes to sinks, each as the config says."""
 _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,15 +13,25 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamad.errors import ConfigError, Problem, some_of
-from streamad.plugins import Loc, nearest_key, split_url
+from streamad.plugins import nearest_key, split_url
 from streamad.settings.batch_table import Table, check_decode, contradiction, rules_of
 from streamad.settings.boundaries import BoundaryRules, While
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.numerals import check_decimal, option_decimal
-from streamad.settings.outputs import DisplaySettings, MetricsSettings, NotifySettings, SinkSettings, WebSettings
+from streamad.settings.outputs import (
+    AlertSettings,
+    DisplaySettings,
+    MetricsSettings,
+    NotifySettings,
+    SinkSettings,
+    WebSettings,
+)
 from streamad.settings.yaml_file import (
+    SCHEMA,
+    SCHEMA_KEY,
+    check_schema,
     environment_content,
     locate,
     read_yaml,
@@ -33,9 +42,6 @@ from streamad.settings.yaml_file import (
 from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
-SCHEMA = 1
-"""The schema of ``plant.yaml`` that this release reads; a file may say it (``schema: 1``)."""
-_SCHEMA_KEY = "schema"
 # Folder of real recordings for tests and benchmarks; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 
@@ -191,13 +197,6 @@ class ModelSettings(ConfigSection):
         return folder
 
 
-class AlertSettings(ConfigSection):
-    """When a sequence is an alert."""
-
-    false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
-    """Alert if the conformal p-value is at most this."""
-
-
 class RunSettings(ConfigSection):
     """The runtime's limits."""
 
@@ -242,7 +241,7 @@ class _Environment(EnvSettingsSource):
 def _with_schema_key(schema: dict[str, Any]) -> None:
     """Add the number of the schema, which is read before all keys, to the JSON Schema of the config."""
     about = "The schema of this file; may be left out."
-    schema["properties"] = {_SCHEMA_KEY: {"const": SCHEMA, "description": about}, **schema["properties"]}
+    schema["properties"] = {SCHEMA_KEY: {"const": SCHEMA, "description": about}, **schema["properties"]}
 
 
 class Settings(BaseSettings):
@@ -341,9 +340,23 @@ class Settings(BaseSettings):
             raise ValueError(text)
         return sequences
 
+    @field_validator("alerts")
+    @classmethod
+    def _looks_have_a_grid(cls, alerts: AlertSettings, info: ValidationInfo) -> AlertSettings:
+        window = info.data.get("window")
+        if alerts.early is not None and window is not None and (text := alerts.early.contradiction(window.resample)):
+            raise ValueError(text)
+        return alerts
+
     @field_validator("learning")
     @classmethod
-    def _limits_fit(cls, learning: LearningSettings | None) -> LearningSettings | None:
+    def _limits_fit(cls, learning: LearningSettings | None, info: ValidationInfo) -> LearningSettings | None:
+        alerts = info.data.get("alerts")
+        if learning is not None and alerts is not None and alerts.early is not None:
+            raise ValueError(
+                "alerts.early: versions that are learned have no looks at running sequences yet: leave learning or "
+                "alerts.early out"
+            )
         if learning is not None and (contradiction := learning.contradiction()):
             raise ValueError(contradiction)
         return learning
@@ -450,7 +463,7 @@ def load_settings(path: Path) -> Settings:
     a file in another schema that alone.
     """
     content, lines, problems = read_yaml(path)
-    _check_schema(content, lines, path)
+    check_schema(content, lines, path)
     # pydantic-settings takes keyword arguments such as _env_file for its own.
     private = [key for key in content if key.startswith("_")]
     problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
@@ -467,19 +480,6 @@ def load_settings(path: Path) -> Settings:
     if problems:
         raise ConfigError(problems, source=str(path))
     return settings
-
-
-def _check_schema(content: dict[str, Any], lines: dict[Loc, int], path: Path) -> None:
-    """Take the number of the schema out of ``content``. Raises ConfigError if it is not ours."""
-    found = content.pop(_SCHEMA_KEY, SCHEMA)
-    if type(found) is int and found == SCHEMA:
-        return
-    reads = f"streamad {version('streamad-monitor')} reads schema {SCHEMA} of plant.yaml"
-    if type(found) is int and found > SCHEMA:
-        what = f"{reads}, and this file has schema {found}: read it with the later streamad that it was written for"
-    else:
-        what = f"{reads}, and {repr(found)[:40]} is unknown: write {_SCHEMA_KEY}: {SCHEMA}, or leave it out"
-    raise ConfigError([Problem(_SCHEMA_KEY, what, lines.get((_SCHEMA_KEY,)))], source=str(path))
 
 
 def located_problems(problems: Sequence[Problem], config: Path | None) -> list[Problem]:

@@ -9,6 +9,7 @@ import re
 import typing
 from collections import Counter
 from collections.abc import Collection, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ _ENTRIES = 100_000
 _MAX_DEPTH = 50
 _MOST_BYTES = 1 << 24
 _INDEX_DIGITS = 9
+SCHEMA = 1
+"""The schema of ``plant.yaml`` that this release reads; a file may say it (``schema: 1``)."""
+SCHEMA_KEY = "schema"
 # Kubernetes sets these in every container if a service is named streamad.
 _KUBERNETES = re.compile(
     r"(?:[A-Z0-9]+_)*(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT(?:_[0-9]+_[A-Z]+(?:_[A-Z]+)?)?)"
@@ -160,6 +164,19 @@ def secret_variables(content: Any) -> Iterator[str]:
     elif isinstance(content, list):
         for item in content:
             yield from secret_variables(item)
+
+
+def check_schema(content: dict[str, Any], lines: dict[Loc, int], path: Path) -> None:
+    """Take the number of the schema out of ``content``. Raises ConfigError if it is not ours."""
+    found = content.pop(SCHEMA_KEY, SCHEMA)
+    if type(found) is int and found == SCHEMA:
+        return
+    reads = f"streamad {version('streamad-monitor')} reads schema {SCHEMA} of plant.yaml"
+    if type(found) is int and found > SCHEMA:
+        what = f"{reads}, and this file has schema {found}: read it with the later streamad that it was written for"
+    else:
+        what = f"{reads}, and {repr(found)[:40]} is unknown: write {SCHEMA_KEY}: {SCHEMA}, or leave it out"
+    raise ConfigError([Problem(SCHEMA_KEY, what, lines.get((SCHEMA_KEY,)))], source=str(path))
 
 
 def environment_content(prefix: str) -> tuple[list[dict[str, Any]], list[Problem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,39 @@ def test_killed_at_random_moments_and_started_again_nothing_is_lost_or_repeated(
     assert len(outputs(plant)["verdicts"]) < 6 * 14, "the last kill landed in the middle of the work, too"
     run_to_the_end(start, plant)
     assert outputs(plant) == expected
+
+
+def messages(folder: Path, role: str, kind: str) -> list[dict[str, Any]]:
+    """The messages of a kind, without what depends on the wall clock."""
+    return [found for found in map(json.loads, outputs(folder)[role]) if found["type"] == kind]
+
+
+def test_killed_while_it_looks_no_warning_is_lost_or_repeated(tmp_path: Path, start: Start) -> None:
+    plant, undisturbed = write_plant(tmp_path / "plant"), write_plant(tmp_path / "crash-free")
+    process = start(child.monitor_looking, undisturbed)
+    process.join(LIMIT_S)
+    assert process.exitcode == 0
+    expected = {each["warning_id"]: each for each in messages(undisturbed, "alerts", "warning")}
+    assert len(expected) > 5
+    rng, n_early = random.Random(22), 0
+    for _ in range(KILLS):
+        process = start(child.monitor_looking, plant, to_be_killed=True)
+        wait_for_commits(process, plant, child.commits(plant) + rng.randrange(1, 7))
+        time.sleep(rng.random() * 0.008)
+        process.kill()
+        process.join(10)
+        assert process.exitcode == -signal.SIGKILL
+        judged = {(each["stream"], each["sequence"]) for each in messages(plant, "verdicts", "verdict")}
+        warned = [(each["stream"], each["sequence"]) for each in messages(plant, "alerts", "warning")]
+        n_early += any(each not in judged for each in warned)
+    process = start(child.monitor_looking, plant)
+    process.join(LIMIT_S)
+    assert process.exitcode == 0
+    warnings = messages(plant, "alerts", "warning")
+    assert n_early > 0, "some sequences ran when their warning was committed"
+    assert len(warnings) == len(expected), "none came twice"
+    assert {each["warning_id"]: each for each in warnings} == expected
+    assert outputs(plant)["verdicts"] == outputs(undisturbed)["verdicts"]
 
 
 def write_table(folder: Path, n_rows: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
+from streamad.learn.registry.arrays import PROBE_TOLERANCE, probe_deviation
 from streamad.types import FloatArray, WindowSet
 
 BOUND = 1e-4  # relative to max(1, |term|)

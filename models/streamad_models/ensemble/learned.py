@@ -31,6 +31,7 @@ from streamad_models.neutral_ad.options import NeutralADOptions, Parametrisation
 from streamad_models.neutral_ad.training import fit_model
 
 NETWORKS: dict[Effort, tuple[tuple[Parametrisation, int], ...]] = {
+    "distances": (),
     "quick": (("multiplicative", 0),),
     "normal": (("multiplicative", 0),),
     "thorough": tuple((form, step) for step in (0, 1) for form in ("multiplicative", "residual", "feed_forward")),

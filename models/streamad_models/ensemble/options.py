@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
-Effort = Literal["quick", "normal", "thorough"]
+Effort = Literal["distances", "quick", "normal", "thorough"]
 
 
 class EnsembleOptions(BaseModel):
@@ -20,7 +20,7 @@ class EnsembleOptions(BaseModel):
     n_groups: int = Field(default=32, ge=2, le=256, multiple_of=2, description="Hydra's groups of kernels a dilation")
     effort: Effort = Field(
         default="quick",
-        description="quick: a NeuTraL AD network where it trains in seconds; normal: always; thorough: six",
+        description="distances: no network; quick: one where it trains in seconds; normal: always; thorough: six",
     )
     time_limit_s: PositiveFloat | None = Field(
         default=None, description="of all networks together; each stops at an epoch's end; model.time_limit sets it"

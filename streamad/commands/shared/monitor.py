@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from streamad.commands.shared.console import Bar, Fields, count, err, stop_on_signals, stop_with_parent
 from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StalledError
-from streamad.judge.verdicts import NO_REASON, p_text
-from streamad.messages import NO_METHOD, Alert, Attribution, Event, ModelRef, Verdict
+from streamad.judge.verdicts import NO_REASON, p_text, span_text
+from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.system.tasks import is_stop
@@ -62,6 +62,19 @@ def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
     if attribution is not None:
         _add_reasons(line, attribution)
     return line.add(f"id {alert.alert_id[:_ID_CHARACTERS]}", "dim")
+
+
+def warning_line(warning: EarlyWarning, attribution: Attribution | None = None) -> Fields:
+    """Return one line for a person: which running sequence leaves the normal course, at which age, and why."""
+    line = Fields(len("WARN ")).add("WARN", "bold yellow").add(warning.stream, gap=" ").add(warning.sequence, gap=" ")
+    line.add(f"at {round(100 * warning.age)} % of the usual length")
+    line.add(f"({span_text((warning.time - warning.start_time).total_seconds())})", gap=" ")
+    line.add(f"p {p_text(warning.p_value)}")
+    if warning.tail == "extrapolated":
+        line.add("(extrapolated)")
+    if attribution is not None:
+        _add_reasons(line, attribution)
+    return line.add(f"id {warning.warning_id[:_ID_CHARACTERS]}", "dim")
 
 
 def attribution_line(attribution: Attribution) -> Fields:
@@ -168,6 +181,7 @@ class Monitor:
         self._alert_watch: AlertWatch | None = None
         self._is_through = False
         self._verdicts: list[Verdict] = []
+        self._warnings: list[EarlyWarning] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
         # Several workers would overwrite each other's line.
         self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=True)
@@ -196,7 +210,7 @@ class Monitor:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.ingest.table.reading import read_table  # noqa: PLC0415
         from streamad.judge.shift import AlertWatch  # noqa: PLC0415
-        from streamad.learn.serving.models import explainer_for, models_at_work  # noqa: PLC0415
+        from streamad.learn.serving.models import explainer_for, looking_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
         from streamad.runtime.reports import Reporter  # noqa: PLC0415
 
@@ -229,6 +243,8 @@ class Monitor:
                 on_explained=self._on_explained,
                 events=self._events,
                 table=read_table(plant.settings, plant.base_dir),
+                looking=looking_for(plant, batchers, explainer, self._events.emit),
+                on_warned=self._on_warned,
             )
             if learning is not None:
                 pipeline.counters.learning = learning.counters
@@ -261,6 +277,7 @@ class Monitor:
             model=batchers.label,
             latencies_us=list(self._latencies_us),
             verdicts=self._verdicts,
+            warnings=self._warnings,
             interrupted=pipeline.was_stopped,
             resumed=pipeline.has_resumed,
             in_service={model.ref.name: model for model in batchers.models},
@@ -332,6 +349,12 @@ class Monitor:
             err.print(alert_line(alert, judged.attribution))
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
+
+    def _on_warned(self, warning: EarlyWarning, attribution: Attribution | None) -> None:
+        if self._keeps_verdicts:
+            self._warnings.append(warning)
+        if not self._quiet:
+            err.print(warning_line(warning, attribution))
 
     def _on_explained(self, attribution: Attribution) -> None:
         if self._watcher is not None:

@@ -20,6 +20,7 @@ from streamad.ingest.table.reading import read_table
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.bank import Router
 from streamad.judge.calibration import CalibrationMethod
+from streamad.judge.early.course import Course, whole_course
 from streamad.judge.evaluation import Evaluation
 from streamad.judge.scoring import ModelInService, id_with_start
 from streamad.judge.verdicts import scored, unscorable
@@ -28,7 +29,8 @@ from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.runtime.recordings import read_by_partition
-from streamad.settings.plant_yaml import AlertSettings, Settings
+from streamad.settings.outputs import AlertSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, FloatArray, Window, WindowSet, from_us
 
@@ -52,6 +54,8 @@ class Recordings:
     places: list[Place] = field(default_factory=list)
     """The place of each of the ``sequences``."""
     windows: list[Window] = field(default_factory=list)
+    courses: list[Course] = field(default_factory=list)
+    """The courses of the ``sequences``, if looks at running sequences are wanted (``alerts.early``)."""
     models: list[str] = field(default_factory=list)
     unscorable: list[LeftOut] = field(default_factory=list)
     place: str = ""
@@ -74,6 +78,8 @@ class Recordings:
             self.sequences.append(sequence)
             self.places.append(place)
             self.windows.append(window)
+            if settings.alerts.early is not None:
+                self.courses.append(whole_course(sequence, settings.window))
             self.models.append(model)
 
     def judged(
@@ -150,6 +156,10 @@ class Recordings:
             np.array([window.length for window in windows], dtype=np.int64),
             tuple(ids[index] for index in indexes),
         )
+
+    def courses_by_id(self) -> dict[str, Course] | None:
+        """Return the courses of all windows by their ids among those that train; None if none are wanted."""
+        return dict(zip(self.training_ids(), self.courses, strict=True)) if self.courses else None
 
     def _why_empty(self) -> str:
         if self.unscorable:

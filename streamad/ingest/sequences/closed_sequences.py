@@ -12,7 +12,7 @@ from streamad.ingest.sequences.clocks import NEVER_US, Clocks
 from streamad.ingest.sequences.held_readings import Held
 from streamad.ingest.sequences.open_sequence import MAX_LATE_ENTRIES
 from streamad.ingest.sequences.runs import Run
-from streamad.partition_progress import ForcedEnd, StreamProgress
+from streamad.partition_progress import ForcedEnd, LooksTaken, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import FinishedSequence, Position
 
@@ -33,7 +33,8 @@ class Closed:
 
     ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
     the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record. ``unseen``: its
-    beginning may lie before the first record read. ``held`` are the readings that it began with.
+    beginning may lie before the first record read. ``held`` are the readings that it began with, ``looks`` those that
+    were taken at it while it ran.
     """
 
     sequence: FinishedSequence
@@ -44,6 +45,7 @@ class Closed:
     before: Clocks
     unseen: bool = False
     held: Held = field(default_factory=dict)
+    looks: LooksTaken | None = None
 
 
 @lru_cache(maxsize=10_000)
@@ -55,6 +57,11 @@ def id_hash(key: str) -> str:
 def hash_of(key: str | None) -> str:
     """Return ``id_hash`` of a sequence id, "" if there is none."""
     return "" if key is None else id_hash(key)
+
+
+def looks_key(key: str | None, start_us: int) -> str:
+    """Return what the progress calls the looks at the sequence ``key`` that began at ``start_us``."""
+    return f"{hash_of(key)}@{start_us}"
 
 
 class ClosedSequences:
@@ -156,15 +163,20 @@ class StreamRereading:
 
     ``in_flight``: sequences that have ended and whose verdict is not durable, in the order of their ends. ``forced``:
     the ends that no record caused, in order, the newest ones. ``retired_at``: the stream was forgotten before the
-    record at this offset.
+    record at this offset. ``looks`` were taken before the restart at sequences that are read again.
     """
 
-    __slots__ = ("forced", "in_flight", "retired_at")
+    __slots__ = ("forced", "in_flight", "looks", "retired_at")
 
     def __init__(self) -> None:
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
         self.forced: list[ForcedEnd] = []
         self.retired_at: int | None = None
+        self.looks: Mapping[str, LooksTaken] = {}
+
+    def looks_of(self, run: Run) -> LooksTaken | None:
+        """Return the looks that were taken at the sequence that begins with ``run``."""
+        return self.looks.get(looks_key(run.sequence, run.first_us)) if self.looks else None
 
     def ended(self, closed: Closed) -> None:
         """Note a finished sequence; it is in flight until its verdict is committed."""

@@ -14,6 +14,7 @@ from streamad.ingest.sequences.clocks import Clocks
 from streamad.ingest.sequences.held_readings import Held
 from streamad.ingest.sequences.runs import Routes, Run, differs, joined_routes
 from streamad.messages import EndReason
+from streamad.partition_progress import LooksTaken
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import FinishedSequence, FloatArray, IntArray, from_us
 
@@ -82,13 +83,14 @@ class OpenSequence:
     ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial. ``n_late``
     counts those that came late since. ``number`` counts the sequences of its stream. ``nbytes`` is the memory of its
     samples. ``held`` are the readings that it began with. ``is_torn``: what says where it begins or ends came late.
-    ``begun_us`` and ``ended_us`` are the times of what says so, where channels hold (``FinishedSequence``).
+    ``begun_us`` and ``ended_us`` are the times of what says so, where channels hold (``FinishedSequence``). ``looks``
+    were taken at it.
     """
 
     __slots__ = (
         "_n_buffered", "_row_buffer", "_time_buffer", "_times", "_values", "before", "begun_us", "displaced",
-        "ended_us", "held", "is_torn", "key", "last_us", "late", "merged", "n", "n_channels", "n_late", "nbytes",
-        "number", "partial", "position", "routes", "seen_us", "since_us", "start_us",
+        "ended_us", "held", "is_torn", "key", "last_us", "late", "looks", "merged", "n", "n_channels", "n_late",
+        "nbytes", "number", "partial", "position", "routes", "seen_us", "since_us", "start_us",
     )  # fmt: skip
 
     def __init__(
@@ -98,13 +100,13 @@ class OpenSequence:
         partial: bool,
         late: LateEntry | None = None,
         held: Held | None = None,
-        begun_us: int | None = None,
     ) -> None:
         # Above 15 attributes: one record of an open sequence; limits, memory, rereading and its end read several each.
         self.late = late
         self.held: Held = held or {}
+        self.looks: LooksTaken | None = None
         self.is_torn = run.is_torn
-        self.begun_us = begun_us
+        self.begun_us: int | None = None
         self.ended_us: int | None = None
         self.n_channels = run.values.shape[1]
         self.key = run.sequence
@@ -256,6 +258,10 @@ class OpenSequence:
         gap = settings.gap
         is_gap = gap is not None and self.last_us + gap <= self.start_us + settings.max_duration
         return "gap" if is_gap else "max_duration"
+
+    def so_far(self, stream: str, carried: FloatArray | None = None) -> FinishedSequence:
+        """Return its samples so far, as those of a finished sequence."""
+        return self.finish(stream, "end_of_input", carried)
 
     def finish(
         self,

@@ -10,13 +10,13 @@ samples are done, and the ends that no record caused (the wall clock, the memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from streamad.ingest.sequences.clocks import Clocks
-from streamad.ingest.sequences.closed_sequences import Closed
+from streamad.ingest.sequences.closed_sequences import Closed, looks_key
 from streamad.ingest.sequences.held_readings import HeldByStream
 from streamad.ingest.sequences.open_sequences import Earliest
 from streamad.ingest.sequences.sequence_ends import StreamState
@@ -216,6 +216,7 @@ class ProgressUpdates:
         saved = saved_stream(
             lives[first], read_below, clock_us, reread_below=reread_below, n_judged=n_judged, split_told=told
         )
+        saved = with_looks(saved, lives, is_rereading=self.read_below < reread_below)
         later = tuple(end for life in lives[first + 1 :] for end in life.reread.forced)
         later += self._rereading.waiting_of(name)
         if self._held:
@@ -223,6 +224,23 @@ class ProgressUpdates:
             begun += [closed.held for life in lives for closed in life.reread.in_flight.values()]
             saved = msgspec.structs.replace(saved, held=self._held.saved(name, saved.done_below, begun))
         return msgspec.structs.replace(saved, forced=saved.forced + later) if later else saved
+
+
+def with_looks(saved: StreamProgress, lives: Sequence[StreamState], *, is_rereading: bool) -> StreamProgress:
+    """Return ``saved`` with the looks that were taken at sequences without a committed verdict.
+
+    While records are read again, those of sequences that have not begun again are kept as they are.
+    """
+    taken = {looks_key(each.key, each.start_us): each.looks for life in lives for each in life.open.values()}
+    taken |= {
+        looks_key(each.key, int(each.sequence.times_us[0])): each.looks
+        for life in lives
+        for each in life.reread.in_flight.values()
+    }
+    former = lives if is_rereading else ()
+    looks = {key: found for life in former for key, found in life.reread.looks.items() if key not in taken}
+    looks |= {key: found for key, found in taken.items() if found is not None}
+    return msgspec.structs.replace(saved, looks=looks) if looks else saved
 
 
 def first_undone(stream: StreamState) -> tuple[int, Clocks] | None:
@@ -305,6 +323,7 @@ def restored_stream(
     if table is not None:
         table.restore(saved.table, saved.max_time_us)
     stream = StreamState(name, settings, partial=saved.partial, table=table, rules=rules)
+    stream.reread.looks = saved.looks
     stream.done_below = saved.done_below  # its forced ends are repeated by ``Rereading``
     stream.clocks.max_time_us = saved.max_time_us
     stream.clocks.floor_us = saved.floor_us

@@ -257,8 +257,8 @@ class StreamState:
             # Its late samples belong to it from now on: no verdict of their own.
             late = None if run.sequence is None else self.entries.pop(run.sequence, None)
             held = {} if self.readings is None else self.readings.before(run.first_us, run.position)
-            begun = self.closed.begun_us(run)
-            self.open.add(sequence := OpenSequence(run, partial=self.partial, late=late, held=held, begun_us=begun))
+            self.open.add(sequence := OpenSequence(run, partial=self.partial, late=late, held=held))
+            sequence.begun_us, sequence.looks = self.closed.begun_us(run), self.reread.looks_of(run)
             self.partial = False  # only the first sequence may lack its beginning
         nbytes, is_end = sequence.nbytes, run.end and "marker" in self.settings.end
         sequence.append(run)
@@ -388,7 +388,9 @@ class StreamState:
         undone = sequence.undone_from
         if by is not None and by.position.offset < undone[0]:
             undone = by.position.offset, by.before
-        closed = Closed(finished, sequence.key, at_us, through, *undone, unseen=sequence.partial, held=sequence.held)
+        closed = Closed(
+            finished, sequence.key, at_us, through, *undone, sequence.partial, sequence.held, sequence.looks
+        )
         self.closed.end(closed)
         self.reread.ended(closed)
         self.finished.append(closed)
@@ -466,10 +468,8 @@ class StreamState:
     def end_with_input(self, read_below: int) -> None:
         """End all open sequences, except that of a row which runs still: the next run may bring the rest.
 
-        The input ended before the offset ``read_below``.
-
-        Waiting samples are released first, as they may begin a sequence. Late entries end last, as a released sample
-        may have turned one of them into an ordinary sequence.
+        The input ended before the offset ``read_below``. Waiting samples are released first, as they may begin a
+        sequence. Late entries end last, as a released sample may have turned one of them into an ordinary sequence.
         """
         self.flush()
         table = self.table

@@ -5,22 +5,22 @@ Shapes: n calibration sequences, K transformations, M reference and P probe wind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
-import numpy.typing as npt
 
 from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadError
 from streamad.judge.attribution import Reference, printable
+from streamad.judge.early.model import EarlyModel
 from streamad.judge.envelope import LEVELS, Envelope
 from streamad.judge.scoring import TrainingIds
+from streamad.learn.registry.arrays import AnyArray, largest_deviation, probe_tolerance, read_npy, read_npz, readable
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, candidates, serve
+from streamad.learn.registry.early import EarlyLoading
 from streamad.learn.registry.manifest import (
     CALIBRATION_FILE,
     ENVELOPE_FILE,
@@ -46,44 +46,8 @@ from streamad.safe_text import text_of
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray
 
-AnyArray = npt.NDArray[Any]
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # numpy's parser lets tokenizer, zip and codec errors through
-        reason = str(error).strip().split("\n")[0]
-        raise ArtifactError(f"{path} cannot be read as arrays ({reason}): restore it or train anew") from error
-
-
-def read_npy(path: Path) -> AnyArray:
-    """Read one array; raises ArtifactError."""
-    with _readable(path), path.open("rb") as file:
-        array = np.load(file, allow_pickle=False)
-        if not isinstance(array, np.ndarray):
-            raise ValueError("holds several arrays")
-        return array
-
-
-def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
-    """Read the arrays ``names``, in that order; raises ArtifactError."""
-    with _readable(path), path.open("rb") as file:
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("holds one array without a name")
-        with archive:
-            return tuple(archive[name] for name in names)
-
-
 _ENVELOPE_ARRAYS = ("clock", "clock_n", "phase", "phase_n")
 _ZIP_BYTES = 4096  # of an archive beside its arrays, at most
-# Float32 kernels of other processors sum in another order; a wrong or damaged model deviates by far more. The stored
-# terms were computed on a CPU; other devices use other kernels throughout.
-PROBE_TOLERANCE = 1e-4
-_PROBE_FLOOR = 0.1  # so a term near zero may be off by 1e-5 (other devices: 1e-4)
-PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
 PROBE_REMEDY = "train anew on this machine: training publishes only a version that a new process here can use"
 
 
@@ -93,7 +57,8 @@ class LoadedModel:
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
     attribution; ``training_ids`` of all sequences that trained or calibrated it; ``envelope`` of its training windows;
-    ``backend`` is what scores, ``refused`` says in a line each which other backends must not.
+    ``backend`` is what scores, ``refused`` says in a line each which other backends must not. ``early`` has the looks
+    at running sequences, if the config wants them and the version has some.
     """
 
     scorer: Scorer
@@ -105,6 +70,7 @@ class LoadedModel:
     envelope: Envelope
     backend: str = TORCHSCRIPT
     refused: tuple[str, ...] = ()
+    early: EarlyModel | None = None
 
 
 def write_arrays(
@@ -131,29 +97,6 @@ def write_arrays(
     np.savez(folder / ENVELOPE_FILE, allow_pickle=False, **levels)
 
 
-def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
-    """Return the largest deviation of terms, |found - stored| / (0.1 + |stored|): absolute near zero, relative above.
-
-    Infinite if shapes differ or a value is not finite.
-    """
-    if found.shape != stored.shape or not (np.isfinite(found).all() and np.isfinite(stored).all()):
-        return float("inf")
-    wide = stored.astype(np.float64)
-    return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
-
-
-def probe_tolerance(device: str) -> float:
-    """Return the deviation of the probe that is allowed on ``device``, as the config names it."""
-    return PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
-
-
-def largest_deviation(scorer: Scorer, windows: FloatArray, lengths: IntArray, stored: FloatArray) -> float:
-    """Return the largest deviation of the terms of ``windows`` from ``stored``, scored together and each alone."""
-    alone = [scorer.score(windows[i : i + 1], lengths[i : i + 1]) for i in range(len(windows))]
-    together = probe_deviation(scorer.score(windows, lengths), stored)
-    return max([together, *(probe_deviation(each, stored[i : i + 1]) for i, each in enumerate(alone))])
-
-
 def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> LoadedModel:
     """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service.
 
@@ -168,8 +111,13 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids, envelope = _training_ids(folder, label), _envelope(folder, shape, label)
-    refused = served.refusals(ref)
-    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused)
+    refused, early = served.refusals(ref), settings.alerts.early
+    looks = None
+    if early is not None and manifest.early is not None:
+        n_channels, device = len(manifest.channels), settings.model.device
+        loading = EarlyLoading(folder, manifest.early, n_channels, served.backend, device, label)
+        looks = loading.load(early.false_alarm_rate)
+    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused, looks)
 
 
 def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> tuple[RefusedBackend, ...]:
@@ -305,7 +253,7 @@ def _envelope(folder: Path, shape: tuple[int, int], label: str) -> Envelope:
     path, bad = folder / ENVELOPE_FILE, f"{label}: {ENVELOPE_FILE} does not hold the levels of {shape[0]} channels x "
     n_points = shape[0] * shape[1]
     most = 2 * (len(LEVELS) * n_points * 4 + shape[1] * 8) + _ZIP_BYTES
-    with _readable(path), ZipFile(path) as archive:
+    with readable(path), ZipFile(path) as archive:
         size = sum(each.file_size for each in archive.infolist())
     if size > most:
         raise ArtifactError(f"{bad}{shape[1]} samples ({size} bytes, at most {most} are needed): train anew")

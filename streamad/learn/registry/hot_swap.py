@@ -54,6 +54,7 @@ class RegistryVersions:
             loaded.envelope,
             loaded.backend,
             loaded.refused,
+            loaded.early,
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from streamad.errors import ArtifactError
 from streamad.judge.calibration import CalibrationMethod
+from streamad.judge.early.model import LookForm
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
 from streamad.system.opening import read_regular
@@ -210,12 +211,25 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     still_raised: tuple[str, ...] | None = None
 
 
+class EarlyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The looks at running sequences: the kind of their ``detector``, their forms, by rising age.
+
+    ``usual`` is the median length of the training sequences in points. ``backends`` names the files of each backend
+    beside TorchScript in the folder of each look.
+    """
+
+    detector: DetectorRecord
+    looks: tuple[LookForm, ...]
+    usual: int
+    backends: dict[str, tuple[str, ...]] = {}
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest; ``name``, ``version`` and ``files`` are filled in when the version is published.
 
     ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
     ``references`` inform only: they are no part of the model, its calibration or a decision. ``backends`` names the
-    files of each backend beside TorchScript.
+    files of each backend beside TorchScript. ``early`` are the looks at running sequences, if the config wanted them.
     """
 
     format: Literal["streamad-model"] = "streamad-model"
@@ -237,6 +251,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     challenged: tuple[PromotionDecision, ...] = ()
     references: References | None = None
     backends: dict[str, tuple[str, ...]] = {}
+    early: EarlyRecord | None = None
 
     def waits_beside(self, current: str | None) -> bool:
         """Return whether it waits for a review: it was compared with ``current``, the version in service."""

@@ -27,14 +27,30 @@ from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec
 
 NAME = re.compile(NAME_PATTERN)
+EARLY_FOLDER = "early"
+"""The one folder in a version: the looks at running sequences, a folder each."""
 TRAIN_COMMAND = "streamad train --config FILE (the config of this command)"
 _SHOWN = 80
 _RETRAIN = f"train a model for this plant: {TRAIN_COMMAND}"
 
 
 def _entries(folder: Path) -> set[str]:
-    """Return the names in ``folder`` that are not hidden: editors, NFS and desktops leave hidden files."""
-    return {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+    """Return the names in ``folder`` that are not hidden: editors, NFS and desktops leave hidden files.
+
+    ``EARLY_FOLDER`` stands for what is in it, as "early/0/model.ts".
+    """
+    names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+    if EARLY_FOLDER in names and (folder / EARLY_FOLDER).is_dir():
+        inner = (path.relative_to(folder) for path in (folder / EARLY_FOLDER).rglob("*") if not path.is_dir())
+        names = (names - {EARLY_FOLDER}) | {path.as_posix() for path in inner if not path.name.startswith(".")}
+    return names
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether ``name`` is that of a file of a version, perhaps in ``EARLY_FOLDER``."""
+    *folders, file = name.split("/")
+    is_early = folders[:1] == [EARLY_FOLDER] and len(folders) <= 2
+    return all(NAME.fullmatch(part) for part in (*folders, file)) and (not folders or is_early)
 
 
 def describe_files(folder: Path) -> dict[str, FileRecord]:
@@ -42,7 +58,7 @@ def describe_files(folder: Path) -> dict[str, FileRecord]:
     records = {}
     for name in sorted(_entries(folder) - {MANIFEST_FILE}):
         path = folder / name
-        if not NAME.fullmatch(name) or not path.is_file():
+        if not _is_plain(name) or not path.is_file():
             raise ArtifactError(f"the detector exported {name!r}: an artifact holds plain files with plain names only")
         records[name] = FileRecord(sha256_of(path), path.stat().st_size)
     return records
@@ -90,7 +106,7 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     names = set(manifest.files)
     needed = names - ({name for files in manifest.backends.values() for name in files} - CORE_FILES)
     repair = f"restore {folder} from a backup or train anew"
-    if odd := sorted(name for name in names if not NAME.fullmatch(name) or name == MANIFEST_FILE):
+    if odd := sorted(name for name in names if not _is_plain(name) or name == MANIFEST_FILE):
         raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
     try:
         there = _entries(folder) - {MANIFEST_FILE}

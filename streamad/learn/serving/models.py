@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from streamad.errors import UsageError
 from streamad.judge.bank import Batchers, ModelBank
+from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.backends import emit_refused
+from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.telemetry.events import Emit
 
@@ -55,7 +58,26 @@ async def models_at_work(
 
 def explainer_for(plant: Plant) -> Explainer:
     """Return what explains the alerts of the plant, with scorers of its own by version."""
-    return Explainer(plant.settings, plant.clock, lambda model: versions_of(plant, model.name).load(model.version))
+    return Explainer(plant.settings, plant.clock, partial(_version, plant))
+
+
+def looking_for(plant: Plant, batchers: Batchers, explainer: Explainer | None, emit: Emit) -> Looking | None:
+    """Return what looks at running sequences; None if the config wants no warnings of them.
+
+    A version in service without looks is an event.
+    """
+    if plant.settings.alerts.early is None:
+        return None
+    for model in batchers.models:
+        if model.early is None:
+            text = "it was trained without alerts.early, so no running sequence is warned of: train anew"
+            emit("no_looks", text, model=model.ref)
+    load = partial(_version, plant)
+    return Looking(plant.settings, batchers, plant.clock, load=load, explainer=explainer, emit=emit)
+
+
+def _version(plant: Plant, ref: ModelRef) -> ModelInService:
+    return versions_of(plant, ref.name).load(ref.version)
 
 
 def _in_service(

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamad.errors import TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count
+from streamad.learn.early.training import EarlyTraining
 from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training import calibrating
@@ -31,6 +32,7 @@ def train_model(
     registry: Registry,
     clock: Clock,
     prove: Prove,
+    early: EarlyTraining | None = None,
     progress: FitProgress | None = None,
     promote: bool = True,
 ) -> str:
@@ -39,7 +41,8 @@ def train_model(
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
     of service; one that ``prove`` refuses is not published. An interrupted call leaves no version, and a repeated one
-    resumes the fits. If the version in service was learned anew after a lasting change, this version's manifest records
+    resumes the fits. ``early`` trains looks at running sequences on the same sequences (``alerts.early``). If the
+    version in service was learned anew after a lasting change, this version's manifest records
     it too: later retrainings use nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
@@ -55,7 +58,7 @@ def train_model(
         since_us = learned_since_us(registry, model.name, parent)
         learning = None if since_us is None else LearningRecord(reason="recordings", since_us=since_us)
         publisher = Publisher(fits, registry, model.name, parent, clock, prove, learning)
-        version = (_split if split else _out_of_fold)(ordered, fits, publisher)
+        version = (_split if split else _out_of_fold)(ordered, fits, publisher, early)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
         if doubt is None:
@@ -80,7 +83,7 @@ def calibrating_ids(ids: tuple[str, ...], settings: Settings) -> tuple[str, ...]
     return tuple(ids[index] for index in order)
 
 
-def _split(data: WindowSet, fits: Fits, publisher: Publisher) -> str:
+def _split(data: WindowSet, fits: Fits, publisher: Publisher, early: EarlyTraining | None) -> str:
     """Hold out the first sequences in hash order, train on the rest."""
     settings = fits.settings
     n = calibration_count(len(data), settings.model.calibration, settings.alerts.false_alarm_rate)
@@ -92,13 +95,15 @@ def _split(data: WindowSet, fits: Fits, publisher: Publisher) -> str:
         return calibrating.held_out(scorer, part, score_windows(scorer, part.held_out), settings)
 
     fitted = fits.final(part.training)
-    return publisher.publish(fitted, part.training, calibrate, calibration_ids=part.held_out.ids)
+    looks = None if early is None else early.split(data.ids, n)
+    return publisher.publish(fitted, part.training, calibrate, calibration_ids=part.held_out.ids, early=looks)
 
 
-def _out_of_fold(data: WindowSet, fits: Fits, publisher: Publisher) -> str:
+def _out_of_fold(data: WindowSet, fits: Fits, publisher: Publisher, early: EarlyTraining | None) -> str:
     """Score each sequence by a model that did not see it, then train on all."""
     calibrated = calibrating.out_of_fold(fits, data, data.take(np.arange(0)), remedy="record more")
-    return publisher.publish(fits.final(data), data, lambda _: calibrated)
+    looks = None if early is None else early.out_of_fold(data.ids, folds_of(len(data), fits.settings.model.folds))
+    return publisher.publish(fits.final(data), data, lambda _: calibrated, early=looks)
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
+from streamad.learn.registry.arrays import PROBE_TOLERANCE, probe_deviation
 from streamad.ports import Scorer
 from streamad.types import FloatArray, IntArray, WindowSet
 

@@ -19,15 +19,15 @@ from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
 from streamad.judge.envelope import Envelope
 from streamad.judge.scoring import TrainingIds
-from streamad.learn.registry.artifact import (
-    PROBE_REMEDY,
+from streamad.learn.early.training import TrainedEarly
+from streamad.learn.registry.arrays import (
     PROBE_TOLERANCE,
     PROBE_TOLERANCE_OTHER_DEVICES,
     largest_deviation,
     probe_deviation,
     probe_tolerance,
-    write_arrays,
 )
+from streamad.learn.registry.artifact import PROBE_REMEDY, write_arrays
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, exportable
 from streamad.learn.registry.manifest import (
     DetectorRecord,
@@ -107,11 +107,12 @@ class Publisher:
         *,
         calibration_ids: Iterable[str] = (),
         names: Mapping[str, str] | None = None,
+        early: TrainedEarly | None = None,
     ) -> str:
         """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
 
         ``calibration_ids`` are of the sequences that calibrate and are not in ``training``; ``names`` are what people
-        call the training sequences, by id, if that is not the id.
+        call the training sequences, by id, if that is not the id. ``early`` are the looks at running sequences.
 
         Raises DetectorError if the scores of the export differ from the model's or are not finite, or if ``prove``
         refuses it; TrainingDataError if it could never alert; OutputError.
@@ -138,6 +139,8 @@ class Publisher:
                 envelope=Envelope.of(training.values, training.lengths),
             )
             draft = self._manifest(fitted, calibration, training_terms, backends)
+            if early is not None:
+                draft = msgspec.structs.replace(draft, early=early.write(staged.folder, self.fits.settings))
             staged.seal(draft)
             self.fits.show_proof()
             for refused in self.prove(self.fits.settings, ModelRef(self.model, STAGED), staged.folder):

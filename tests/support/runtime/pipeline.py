@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from streamad.errors import RegistryError
 from streamad.ingest.table.rows import BatchTable
 from streamad.judge.attribution import Reference
 from streamad.judge.bank import Batchers
 from streamad.judge.calibration import Calibration
+from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher, ModelInService
@@ -138,9 +140,13 @@ async def run_pipeline(
     explains: bool = True,
     explainer: Explainer | None = None,
     table: BatchTable | None = None,
+    versions: Mapping[str, ModelInService] | None = None,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
 ) -> Run:
-    """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it."""
+    """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it.
+
+    ``versions`` are loaded for looks at sequences that began by another version than the one in service.
+    """
     settings = settings or settings_of()
     clock = clock or TickingClock(0.001)
     sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
@@ -155,19 +161,31 @@ async def run_pipeline(
         judged.append(sequence)
         latencies_us.append(latency_us)
 
+    explainer = (explainer or explainer_of(settings, clock, model)) if explains else None
+    log = EventLog(settings.name, clock, events.append)
+    looking = None
+    if settings.alerts.early is not None:
+
+        def load(ref: ModelRef) -> ModelInService:
+            if ref.version not in (versions or {}):
+                raise RegistryError(f"no version {ref.version}")
+            return (versions or {})[ref.version]
+
+        looking = Looking(settings, batcher, clock, load=load, explainer=explainer, emit=log.emit)
     pipeline = Pipeline(
         settings,
         source,
         committer(sinks),
         batcher,
         clock,
-        explainer=(explainer or explainer_of(settings, clock)) if explains else None,
+        explainer=explainer,
         with_verdicts=with_verdicts,
         with_windows=with_windows,
         on_judged=on_judged,
         on_explained=explained.append,
-        events=EventLog(settings.name, clock, events.append),
+        events=log,
         table=table,
+        looking=looking,
     )
     run = Run(pipeline, sinks, judged, latencies_us, events, explained)
     task = asyncio.create_task(pipeline.run())

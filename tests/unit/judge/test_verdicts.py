@@ -14,7 +14,7 @@ from streamad.judge.attribution import Explanation, Segment
 from streamad.judge.calibration import Calibration
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, moments_of, scored, unscorable
 from streamad.messages import ModelRef, NearestSequence
-from streamad.settings.plant_yaml import AlertSettings
+from streamad.settings.outputs import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, Position, Window
 
 START_US = 1_772_352_930_250_000

@@ -16,7 +16,7 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.judge.calibration import Calibration
-from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
+from streamad.learn.registry.arrays import PROBE_TOLERANCE, probe_deviation
 from streamad.ports import Scorer
 from streamad.testing import check_scorer
 from streamad.types import WindowSet

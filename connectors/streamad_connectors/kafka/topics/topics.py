@@ -37,7 +37,7 @@ _KEPT_MS: dict[Role, int] = {
 }
 _KEPT_BY_DEFAULT_MS = 30 * _DAY_MS
 # What the page, reports and explanations look back on; kept together (``history_ms``).
-_HISTORY: frozenset[Role] = frozenset({"alerts", "attributions", "verdicts", "windows", "events"})
+_HISTORY: frozenset[Role] = frozenset({"alerts", "warnings", "attributions", "verdicts", "windows", "events"})
 _INPUT_KEPT_MS = 7 * _DAY_MS
 _INPUT_KEPT_SEQUENCES = 4
 # From three copies on, two must hold an acknowledged record: then one broker may be away, and one may be lost.

@@ -13,11 +13,12 @@ from rich.text import Text
 from streamad.commands.shared.console import count, note, out, print_table, printed
 from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.losses import lost, unscorable_text
+from streamad.commands.shared.figures.warnings import WarningFigures, add_warnings
 from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, LabelFigures, evaluate
 from streamad.judge.scoring import ModelInService
 from streamad.judge.shift import ManyAlerts
-from streamad.messages import Verdict
+from streamad.messages import EarlyWarning, Verdict
 from streamad.safe_text import visible_name
 
 _ROWS = 20
@@ -25,8 +26,16 @@ _LABEL_CELLS = 22
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
-def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
-    """Print the figures of a run and, with labels, its detection and false-alarm rates."""
+def print_summary(
+    report: RunReport,
+    configured_rate: float,
+    evaluation: Evaluation | None = None,
+    warned: tuple[WarningFigures, float] | None = None,
+) -> None:
+    """Print the figures of a run and, with labels, its detection and false-alarm rates.
+
+    ``warned``: the figures of its warnings, and their configured rate.
+    """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
     table.add_row("model", report.model)
@@ -38,6 +47,8 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
         add_evaluation(table, evaluation, configured_rate)
+    if warned is not None:
+        add_warnings(table, *warned)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
     if latency is not None and slowest is not None:
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
@@ -84,7 +95,7 @@ class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
     ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
-    ``many_alerts``: what is to say of those with far too many alerts.
+    ``many_alerts``: what is to say of those with far too many alerts. ``warnings`` are kept with the verdicts.
     """
 
     counters: dict[str, Any]
@@ -96,6 +107,7 @@ class RunReport:
     resumed: bool = False
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)
     many_alerts: Mapping[str, ManyAlerts] = field(default_factory=dict)
+    warnings: Sequence[EarlyWarning] = ()
 
     @property
     def sequences(self) -> int:

@@ -17,7 +17,7 @@ import pytest
 from streamad.errors import ArtifactError
 from streamad.judge.attribution import printable
 from streamad.judge.envelope import Envelope
-from streamad.learn.registry.artifact import probe_deviation
+from streamad.learn.registry.arrays import probe_deviation
 from streamad.learn.registry.registry import Registry
 from streamad.plugins import make_detector
 from streamad.system.files import sha256_of

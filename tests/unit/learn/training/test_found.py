@@ -20,7 +20,8 @@ from streamad.learn.training.references import Trial
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector
 from streamad.ports import Scorer
-from streamad.settings.plant_yaml import AlertSettings, Settings
+from streamad.settings.outputs import AlertSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position, Window, WindowSet
 from tests.support.learning.plant import C, MeanDetector, settings_of, train, windows_of
 

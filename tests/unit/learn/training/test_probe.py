@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamad.learn.registry.artifact import PROBE_TOLERANCE
+from streamad.learn.registry.arrays import PROBE_TOLERANCE
 from streamad.learn.training.probe import PROBE_WINDOWS, ProbeCandidates, share_alike
 from streamad.types import FloatArray, IntArray, WindowSet
 

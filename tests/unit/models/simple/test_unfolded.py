@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from streamad.learn.registry.artifact import PROBE_TOLERANCE, probe_deviation
+from streamad.learn.registry.arrays import PROBE_TOLERANCE, probe_deviation
 from streamad.plugins import make_detector
 from streamad.types import FloatArray
 from streamad_models.simple import MPCA, MPCAOptions, Unfolded, UnfoldedOptions

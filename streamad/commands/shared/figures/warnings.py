@@ -1,0 +1,80 @@
+"""The worth of warnings of running sequences, by the sequences' labels: false ones, and how early the others were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rich.table import Table
+
+from streamad.commands.shared.figures.labels import Labels
+from streamad.judge.evaluation import clopper_pearson
+from streamad.judge.verdicts import span_text
+from streamad.messages import EarlyWarning, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class WarningFigures:
+    """Shares of the labelled sequences that were warned of, with 95 % intervals; None if there were none of a kind.
+
+    A fault counts if its warning lies before the sequence's end. The lead is the time from the warning to the end: in
+    seconds, and as a share of the usual length.
+    """
+
+    n_normal: int
+    normal_share: float | None
+    normal_interval: tuple[float, float] | None
+    n_faulty: int
+    faults_before_end_share: float | None
+    faults_before_end_interval: tuple[float, float] | None
+    median_lead_share: float | None
+    median_lead_s: float | None
+
+
+def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict], labels: Labels) -> WarningFigures:
+    """Return the figures of the ``warnings`` of judged sequences that have a label."""
+    raised = {each.warning_id: each for each in warnings}
+    found: dict[bool, list[EarlyWarning | None]] = {True: [], False: []}
+    leads: list[tuple[float, float]] = []
+    for verdict in verdicts:
+        is_anomalous = labels.is_anomalous(verdict.stream, verdict.sequence)
+        if is_anomalous is None:
+            continue
+        warning = None if verdict.warning is None else raised.get(verdict.warning.warning_id)
+        if warning is not None and is_anomalous:
+            lead_s = (verdict.end_time - warning.time).total_seconds()
+            seen_s = (warning.time - warning.start_time).total_seconds()
+            if lead_s > 0:
+                leads.append((lead_s, lead_s * warning.age / seen_s if seen_s else 0.0))
+            else:
+                warning = None
+        found[is_anomalous].append(warning)
+    normal, faulty = found[False], found[True]
+    n_false, n_before = (sum(each is not None for each in part) for part in (normal, faulty))
+    return WarningFigures(
+        n_normal=len(normal),
+        normal_share=n_false / len(normal) if normal else None,
+        normal_interval=clopper_pearson(n_false, len(normal)) if normal else None,
+        n_faulty=len(faulty),
+        faults_before_end_share=n_before / len(faulty) if faulty else None,
+        faults_before_end_interval=clopper_pearson(n_before, len(faulty)) if faulty else None,
+        median_lead_share=median(share for _, share in leads) if leads else None,
+        median_lead_s=median(lead_s for lead_s, _ in leads) if leads else None,
+    )
+
+
+def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) -> None:
+    """Add rows of the figures."""
+    if figures.faults_before_end_share is not None and figures.faults_before_end_interval is not None:
+        low, high = figures.faults_before_end_interval
+        share = f"{figures.faults_before_end_share:.1%} of {figures.n_faulty} anomalous before their end"
+        table.add_row("warned of", f"{share} (95 % interval {low:.1%} to {high:.1%})")
+    if figures.median_lead_s is not None and figures.median_lead_share is not None:
+        lead = f"{span_text(figures.median_lead_s)}, {figures.median_lead_share:.0%} of the usual length (median)"
+        table.add_row("  lead", lead)
+    if figures.normal_share is not None and figures.normal_interval is not None:
+        low, high = figures.normal_interval
+        share = f"{figures.normal_share:.1%} of {figures.n_normal} normal"
+        table.add_row("false warnings", f"{share} (95 % interval {low:.1%} to {high:.1%})")
+        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")

@@ -1,0 +1,1 @@
+"""Looks at running sequences: what they see, and what they say."""

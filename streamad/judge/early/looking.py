@@ -1,0 +1,222 @@
+"""Looks at running sequences, behind the judging of finished ones; and what is left of them at a sequence's end.
+
+Law (tests/unit/judge/early/test_looking.py, tests/faults/test_looks.py): whether a sequence is warned of, at which look
+and with which p-value is a function of its accepted samples in event-time order, whenever the looks are taken and
+however often the process is killed. A look is due once a sample lies behind its last point: then no sample that is
+still accepted changes what it sees. Looks that were not taken while the sequence ran are taken at its end, before its
+verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from streamad.errors import StreamadError
+from streamad.ingest.intake import Intake
+from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.ingest.windowing import Unscorable
+from streamad.judge.bank import Batchers
+from streamad.judge.early.course import course_of, look_at, n_seen, n_seen_of
+from streamad.judge.early.model import NO_LOOK, EarlyModel
+from streamad.judge.explainer import Explainer
+from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.messages import EarlyWarning, ModelRef, OutputRecord, Role, WarningRef
+from streamad.partition_progress import LooksTaken
+from streamad.ports import Clock
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.events import Emit
+from streamad.types import FinishedSequence, Window, from_us
+
+_ALL = 1_000_000
+"""Looks that a sequence without a model counts as taken: there are no more."""
+
+
+def warning_id(stream: str, sequence: str, start_us: int) -> str:
+    """Return the id of a sequence's warning: 32 hex digits of the SHA-256 of its identity.
+
+    Unlike the id of its alert it does not contain the first position: a sample that comes later may still lower it.
+    """
+    identity = msgspec.json.encode(["warning", stream, sequence, start_us])
+    return hashlib.sha256(identity).hexdigest()[:32]
+
+
+class Seen(NamedTuple):
+    """What looks have found at a sequence: the looks taken, and the messages of a new warning."""
+
+    looks: LooksTaken
+    outputs: tuple[OutputRecord, ...] = ()
+
+
+class Looking:
+    """Takes the looks that are due, each sequence's by the version that took its first one.
+
+    ``load`` returns a version by name and number, for sequences that began before another was put into service, or
+    before a restart. ``explainer`` makes the attributions of warnings; without it there are none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        batchers: Batchers,
+        clock: Clock,
+        *,
+        load: Callable[[ModelRef], ModelInService],
+        explainer: Explainer | None,
+        emit: Emit,
+    ) -> None:
+        assert settings.alerts.early is not None
+        self._settings = settings
+        self._rate = settings.alerts.early.false_alarm_rate
+        self._channels = settings.channel_specs
+        self._batchers = batchers
+        self._clock = clock
+        self._load = load
+        self._explainer = explainer
+        self._emit = emit
+        self._loaded: dict[ModelRef, ModelInService | None] = {}
+
+    async def visit(self, intake: Intake, tell: Callable[[list[OutputRecord]], None]) -> None:
+        """Take the looks that are due at open sequences, as long as no finished one is being judged.
+
+        ``tell`` puts messages into the next commit, which also has the looks that were taken.
+        """
+        for name, stream in list(intake.streams.items()):
+            for sequence in list(stream.open.values()):
+                if sequence.partial or sequence.late is not None or sequence.is_torn:
+                    continue
+                batcher = await self._batcher(tuple(value for _, value in sequence.routes), sequence.looks)
+                if batcher is None or not self._is_due(batcher, sequence):
+                    continue
+                if not self._batchers.is_idle:
+                    return
+                held = None
+                if stream.readings is not None:
+                    held = stream.readings.row_of(sequence.held, sequence.n_channels)
+                seen = await self._seen(sequence.so_far(name, held), sequence.looks, batcher)
+                # It may have ended meanwhile: then its end has taken these looks, or takes them now.
+                if seen is not None and stream.open.get(sequence.key) is sequence:
+                    sequence.looks = seen.looks
+                    intake.looked_at(name)
+                    tell(list(seen.outputs))
+
+    async def finish(self, sequence: FinishedSequence, looks: LooksTaken | None, batcher: MicroBatcher) -> Seen | None:
+        """Take the looks at a finished sequence that were not taken while it ran.
+
+        A warning that they raise has no attribution: its verdict must not wait for one, and an alert has its own.
+        """
+        if sequence.partial or sequence.is_late:
+            return None
+        return await self._seen(sequence, looks, batcher, explains=False)
+
+    def _is_due(self, batcher: MicroBatcher, sequence: OpenSequence) -> bool:
+        """Return whether a look is due, without a look at the samples."""
+        early = self._early(batcher, sequence.looks)
+        n_taken = 0 if sequence.looks is None else sequence.looks.n
+        if early is None:
+            return sequence.looks is not None and n_taken < _ALL
+        since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
+        n_points = n_seen(self._settings.window, sequence.n, sequence.last_us - since_us)
+        return n_taken < len(early.looks) and early.looks[n_taken].form.n_points <= n_points
+
+    async def _batcher(self, routes: tuple[str, ...], looks: LooksTaken | None) -> MicroBatcher | None:
+        """Return what scores a sequence with ``routes``; None before the value that chooses its model was seen."""
+        if self._settings.models is not None and len(routes) != 1:
+            return None
+        batcher = await self._batchers.batcher_for(routes)
+        if isinstance(batcher, Unscorable) or batcher.model is None:
+            return None
+        if looks is not None and looks.model != batcher.model.ref and looks.model not in self._loaded:
+            await self._take_up(looks.model)
+        return batcher
+
+    async def _take_up(self, ref: ModelRef) -> None:
+        try:
+            self._loaded[ref] = await asyncio.to_thread(self._load, ref)
+        except StreamadError as error:
+            self._loaded[ref] = None
+            text = f"{error}: sequences that it has looked at while they ran are looked at no more"
+            self._emit("looks_ended", text, model=ref)
+
+    def _early(self, batcher: MicroBatcher, looks: LooksTaken | None) -> EarlyModel | None:
+        model = batcher.model
+        if looks is not None and (model is None or looks.model != model.ref):
+            model = self._loaded.get(looks.model)
+        return None if model is None else model.early
+
+    async def _seen(
+        self,
+        sequence: FinishedSequence,
+        looks: LooksTaken | None,
+        batcher: MicroBatcher,
+        *,
+        explains: bool = True,
+    ) -> Seen | None:
+        """Return what the looks that are due and not taken see; None if there are none."""
+        if batcher.model is None:
+            return None
+        if looks is not None and looks.model != batcher.model.ref and looks.model not in self._loaded:
+            await self._take_up(looks.model)
+        ref = batcher.model.ref if looks is None else looks.model
+        early = self._early(batcher, looks)
+        taken = LooksTaken(model=ref, n=0, largest=NO_LOOK) if looks is None else looks
+        if early is None:
+            return None if looks is None else Seen(msgspec.structs.replace(taken, n=_ALL))
+        window = self._settings.window
+        n_points = n_seen_of(sequence, window)
+        due = [number for number in range(taken.n, len(early.looks)) if early.looks[number].form.n_points <= n_points]
+        if not due:
+            return None if looks is None else Seen(taken)
+        course = course_of(sequence, window, early.looks[due[-1]].form.n_points)
+        outputs: tuple[OutputRecord, ...] = ()
+        largest, warned = taken.largest, taken.warning
+        for number in due:
+            seen = look_at(course, early.looks[number].form.n_points, window, self._channels)
+            if seen is None:  # too much is missing up to there
+                continue
+            largest = max(largest, float((await batcher.run(early.looks[number].z, [seen]))[0]))
+            if warned is None and early.p_value(largest)[0] <= self._rate:
+                warning = self._warning(sequence, ref, early, number, largest)
+                warned = WarningRef(warning.warning_id, warning.age)
+                outputs = await self._told(warning, number, seen if explains else None)
+        looks = LooksTaken(model=ref, n=due[-1] + 1, largest=largest, warning=warned)
+        return Seen(looks, outputs)
+
+    async def _told(self, warning: EarlyWarning, number: int, window: Window | None) -> tuple[OutputRecord, ...]:
+        """Return the messages of ``warning``; without a sink of its own it goes to the alerts."""
+        role: Role = "alerts" if self._settings.sinks.warnings is None else "warnings"
+        told = OutputRecord(role, warning.stream, warning)
+        if self._explainer is None or window is None:
+            return (told,)
+        attribution = await self._explainer.of_look(warning, number, window)
+        return (told, OutputRecord("attributions", warning.stream, attribution))
+
+    def _warning(
+        self, sequence: FinishedSequence, ref: ModelRef, early: EarlyModel, number: int, largest: float
+    ) -> EarlyWarning:
+        n_points, resample = early.looks[number].form.n_points, self._settings.window.resample
+        if resample is None:
+            time_us = int(sequence.times_us[n_points - 1])
+        else:
+            time_us = sequence.start_us + (n_points - 1) * resample.period
+        p_value, tail = early.p_value(largest)
+        return EarlyWarning(
+            warning_id=warning_id(sequence.stream, sequence.sequence, sequence.start_us),
+            stream=sequence.stream,
+            sequence=sequence.sequence,
+            start_time=from_us(sequence.start_us),
+            time=from_us(time_us),
+            n_points=n_points,
+            age=round(n_points / early.usual, 4),
+            look=number + 1,
+            score=largest,
+            p_value=p_value,
+            false_alarm_rate=self._rate,
+            tail=tail,
+            model=ref,
+            created_at=from_us(self._clock.now_us()),
+        )

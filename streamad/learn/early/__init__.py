@@ -1,0 +1,1 @@
+"""The early part of a model: looks at running sequences, fitted and calibrated."""

@@ -1,0 +1,103 @@
+"""The early part of a training: looks fitted and calibrated on the sequences that the model is, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from streamad.errors import DetectorError, TrainingDataError
+from streamad.judge.early.course import Course, look_at
+from streamad.judge.early.model import Look, Scales
+from streamad.learn.early.fitting import KIND, OPTIONS, LookFitting, ages_of, usual_length
+from streamad.learn.registry.backends import exportable
+from streamad.learn.registry.early import folder_of, write_maxima, write_probe
+from streamad.learn.registry.manifest import DetectorRecord, EarlyRecord
+from streamad.plugins import make_detector
+from streamad.ports import BackendExport, FittedDetector
+from streamad.settings.plant_yaml import Settings
+from streamad.types import FloatArray, IntArray
+
+_PROBES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedEarly:
+    """The ``looks``, each calibration sequence's largest z [n] of all looks, and the courses that the looks know."""
+
+    looks: tuple[Look, ...]
+    maxima: Scales
+    known: tuple[Course, ...]
+
+    def write(self, folder: Path, settings: Settings) -> EarlyRecord:
+        """Write looks and maxima into the ``folder`` of a version and return their record. Raises OutputError."""
+        detector = make_detector(KIND, OPTIONS)
+        backends: dict[str, tuple[str, ...]] = {}
+        for number, look in enumerate(self.looks):
+            fitted = look.scorer
+            assert isinstance(fitted, FittedDetector)
+            of_look = folder_of(folder, number)
+            of_look.mkdir(parents=True)
+            fitted.export(of_look)
+            for backend in exportable(settings.model.backend, detector):
+                if not isinstance(fitted, BackendExport):
+                    raise DetectorError(f"looks cannot be exported for {backend}")
+                backends[backend] = fitted.export_for(backend, of_look)
+            write_probe(of_look, look, _probe(look, self.known, settings))
+        write_maxima(folder, self.maxima)
+        record = DetectorRecord(KIND, dict(OPTIONS))
+        forms = tuple(look.form for look in self.looks)
+        return EarlyRecord(detector=record, looks=forms, usual=usual_length(self.known), backends=backends)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlyTraining:
+    """Trains looks on the ``courses`` of a plant's sequences, by id, beside the training of the model."""
+
+    courses: Mapping[str, Course]
+    settings: Settings
+
+    def split(self, ids: Sequence[str], n_held_out: int) -> TrainedEarly:
+        """Train on all of ``ids`` but the first ``n_held_out``, which calibrate. Raises TrainingDataError."""
+        courses = [self.courses[name] for name in ids]
+        held_out, known = courses[:n_held_out], courses[n_held_out:]
+        looks = _looks(self._fitting, known, self.settings)
+        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known))
+
+    def out_of_fold(self, ids: Sequence[str], folds: Sequence[IntArray]) -> TrainedEarly:
+        """Train on all of ``ids``; each is calibrated by looks of the same ages that did not see its fold.
+
+        Raises TrainingDataError.
+        """
+        courses, fitting = [self.courses[name] for name in ids], self._fitting
+        looks = _looks(fitting, courses, self.settings)
+        ages = [look.form.n_points for look in looks]
+        maxima = np.empty(len(courses))
+        for fold in folds:
+            others = [courses[place] for place in np.setdiff1d(np.arange(len(courses)), fold).tolist()]
+            maxima[fold] = fitting.largest_z(fitting.fit(others, ages), [courses[place] for place in fold.tolist()])
+        return TrainedEarly(looks, maxima, tuple(courses))
+
+    @property
+    def _fitting(self) -> LookFitting:
+        model = self.settings.model
+        return LookFitting(self.settings.window, self.settings.channel_specs, seed=model.seed, device=model.device)
+
+
+def _looks(fitting: LookFitting, courses: Sequence[Course], settings: Settings) -> tuple[Look, ...]:
+    assert settings.alerts.early is not None
+    looks = fitting.fit(courses, ages_of(usual_length(courses), settings.alerts.early.looks, settings.window))
+    if not looks:
+        raise TrainingDataError(
+            "no look at running sequences can be fitted: too few training sequences reach alerts.early.looks within "
+            "window.length; record more, or leave alerts.early out"
+        )
+    return looks
+
+
+def _probe(look: Look, courses: Sequence[Course], settings: Settings) -> FloatArray:
+    """Return windows [P, C, n] by which a worker checks that the look scores as here."""
+    seen = (look_at(course, look.form.n_points, settings.window, settings.channel_specs) for course in courses)
+    return np.stack([window.values for window in seen if window is not None][:_PROBES])

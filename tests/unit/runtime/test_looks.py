@@ -1,0 +1,197 @@
+"""Warnings of running sequences: at most one each, the same ones whatever the timing, never after the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streamad.errors import PartitionLost
+from streamad.judge.scoring import MicroBatcher
+from streamad.messages import Attribution, EarlyWarning, ModelRef, OutputRecord, Verdict
+from streamad.settings.plant_yaml import Settings
+from streamad.testing import ListSource
+from streamad.types import PartitionAssigned, Record, RecordBatch
+from tests.support.runtime.early import AGES, RATE, looks, model
+from tests.support.runtime.ledger import Ledger
+from tests.support.runtime.pipeline import (
+    Run,
+    TickingClock,
+    line,
+    messy_recordings,
+    model_of,
+    records_of,
+    run_pipeline,
+    settings_of,
+    until,
+)
+
+
+def settings(lateness: str = "3s", **sections: Any) -> Settings:
+    return settings_of(
+        alerts={"early": {"false_alarm_rate": RATE}},
+        sequences={"allowed_lateness": lateness},
+        run={"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2},
+        **sections,
+    )
+
+
+def recordings(seed: int, n_sequences: int = 8) -> dict[str, list[Record]]:
+    return {
+        "p": records_of(messy_recordings(seed, streams=["a", "b"], sequences=n_sequences)),
+        "q": records_of(messy_recordings(seed + 50, streams=["c"], sequences=n_sequences)),
+    }
+
+
+def check_law(commits: Iterable[Iterable[OutputRecord]]) -> dict[str, tuple[int, float, float]]:
+    """Return each warning by its id; none comes twice, or after the verdict that names it."""
+    found: dict[str, tuple[int, float, float]] = {}
+    judged: set[tuple[str, str]] = set()
+    named: dict[str, float] = {}
+    for outputs in commits:
+        for message in (record.message for record in outputs):
+            if isinstance(message, EarlyWarning):
+                assert message.warning_id not in found, "a warning came twice"
+                assert (message.stream, message.sequence) not in judged, "a warning came after its verdict"
+                found[message.warning_id] = message.look, message.p_value, message.age
+            elif isinstance(message, Verdict):
+                judged.add((message.stream, message.sequence))
+                if message.warning is not None:
+                    assert message.warning.warning_id in found, "a verdict names a warning that did not come"
+                    named[message.warning.warning_id] = message.warning.age
+    assert named == {name: age for name, (_, _, age) in found.items()}
+    return found
+
+
+def outputs_of(ledger: Ledger) -> list[list[OutputRecord]]:
+    return [list(outputs) for _, outputs in ledger.commits]
+
+
+def verdicts_of(ledger: Ledger) -> list[Any]:
+    """What is said of each sequence, but for the warning and the time."""
+    found = [message for outputs in outputs_of(ledger) for message in (each.message for each in outputs)]
+    verdicts = [each for each in found if isinstance(each, Verdict)]
+    return sorted((each.verdict_id, each.decision, each.score, each.p_value, each.detail) for each in verdicts)
+
+
+async def undisturbed(seed: int, **sections: Any) -> Ledger:
+    ledger = Ledger()
+    await run_pipeline(ListSource.of(recordings(seed)), settings(**sections), model=model(), committer=ledger)
+    return ledger
+
+
+async def test_odd_sequences_are_warned_of_once_and_only_they() -> None:
+    ledger = await undisturbed(1)
+    found = check_law(outputs_of(ledger))
+    messages = [each.message for outputs in outputs_of(ledger) for each in outputs]
+    scored = [each for each in messages if isinstance(each, Verdict) and each.decision in ("normal", "anomalous")]
+    odd = [each for each in scored if each.decision == "anomalous" and each.n_samples > AGES[0]]
+    assert len(odd) > 2
+    assert {each.warning is not None for each in odd} == {True}
+    assert {each.warning is None for each in scored if each.decision == "normal"} == {True}
+    assert {look for look, _, _ in found.values()} == {1}, "values are odd from the first sample on"
+
+
+async def test_looks_change_nothing_of_the_verdicts() -> None:
+    without = Ledger()
+    plain = settings().model_copy(update={"alerts": settings_of().alerts})
+    await run_pipeline(ListSource.of(recordings(1)), plain, model=model(), committer=without)
+    assert verdicts_of(await undisturbed(1)) == verdicts_of(without)
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+async def test_whichever_commits_fail_the_warnings_are_the_same(in_doubt: bool) -> None:
+    ledger = Ledger(failing={number: (PartitionLost("p", "gone"), in_doubt) for number in range(2, 20, 3)})
+    source = ListSource.of(recordings(2), batch_records=3)
+    run = await run_pipeline(source, settings(), model=model(), committer=ledger)
+    assert run.pipeline.counters.commits_failed >= 3
+    assert check_law(outputs_of(ledger)) == check_law(outputs_of(await undisturbed(2)))
+
+
+async def test_a_restart_at_any_record_gives_the_same_warnings() -> None:
+    expected = check_law(outputs_of(await undisturbed(3)))
+    assert len(expected) > 3
+    records = recordings(3)
+    for n_first in range(1, len(records["p"])):
+        ledger = Ledger()
+        first = tuple(records["p"][:n_first])
+
+        async def stop(run: Run, _: asyncio.Task[None], n_first: int = n_first, ledger: Ledger = ledger) -> None:
+            await until(lambda: "p" in ledger.progress and ledger.progress["p"].next_offset == n_first)
+            run.pipeline.request_stop()
+
+        script = ListSource([PartitionAssigned("p"), RecordBatch("p", first, n_first)], endless=True)
+        await run_pipeline(script, settings(), model=model(), committer=ledger, while_running=stop)
+        await run_pipeline(ListSource.of(records), settings(), model=model(), committer=ledger)
+        assert check_law(outputs_of(ledger)) == expected, f"after record {n_first}"
+
+
+def turning_odd(n: int, n_odd: int) -> list[bytes]:
+    """A sequence of single samples, the last ``n_odd`` of ``n`` around 10."""
+    values = [1.0] * (n - n_odd) + [10.0] * n_odd
+    return [line("a", "1", [float(number)], value) for number, value in enumerate(values)]
+
+
+async def run_until_warned(ledger: Ledger, messages: list[bytes], plant: Settings, **more: Any) -> Run:
+    """Feed the messages of a sequence that goes on, until its looks are committed."""
+
+    async def stop(run: Run, _: asyncio.Task[None]) -> None:
+        await until(
+            lambda: "p" in ledger.progress and any(each.looks for each in ledger.progress["p"].streams.values())
+        )
+        run.pipeline.request_stop()
+
+    records = tuple(records_of(messages))
+    script = ListSource([PartitionAssigned("p"), RecordBatch("p", records, len(records))], endless=True)
+    return await run_pipeline(script, plant, committer=ledger, while_running=stop, **more)
+
+
+async def test_a_running_sequence_is_warned_of_before_it_ends_with_its_reasons() -> None:
+    ledger = Ledger()
+    plant = settings("0s", sinks={"attributions": "file:why.jsonl"})
+    await run_until_warned(ledger, turning_odd(8, 5), plant, model=model())
+    messages = [each.message for outputs in outputs_of(ledger) for each in outputs]
+    (warning,) = [each for each in messages if isinstance(each, EarlyWarning)]
+    (why,) = [each for each in messages if isinstance(each, Attribution)]
+    assert not [each for each in messages if isinstance(each, Verdict)]
+    assert (warning.look, warning.n_points, warning.age) == (2, 4, 0.5)
+    assert warning.time - warning.start_time == timedelta(seconds=3)
+    assert (why.alert_id, why.score) == (warning.warning_id, warning.score)
+    assert sum(each.share for each in why.channels) == pytest.approx(1.0)
+
+
+async def test_another_version_put_into_service_does_not_look_at_what_has_begun() -> None:
+    quiet, ledger = model("0001", looks((2,))), Ledger()
+    await run_until_warned(ledger, turning_odd(4, 0), settings("0s"), model=quiet)
+    (taken,) = ledger.progress["p"].streams["a"].looks.values()
+    assert (taken.model.version, taken.n, taken.warning) == ("0001", 1, None)
+    whole = ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])})
+    run = await run_pipeline(whole, settings("0s"), model=model("0002"), versions={"0001": quiet}, committer=ledger)
+    assert check_law(outputs_of(ledger)) == {}, "version 0001 has no look at the odd end"
+    assert [each.model for each in run.verdicts] == [ModelRef("test", "0002")]
+    other = Ledger()
+    await run_pipeline(
+        ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])}),
+        settings("0s"), model=model("0002"), committer=other,
+    )  # fmt: skip
+    assert len(check_law(outputs_of(other))) == 1
+
+
+async def test_a_version_that_cannot_be_loaded_ends_its_looks_with_an_event() -> None:
+    ledger = Ledger()
+    await run_until_warned(ledger, turning_odd(4, 0), settings("0s"), model=model("0001", looks((2,))))
+    whole = ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])})
+    run = await run_pipeline(whole, settings("0s"), model=model("0002"), versions={}, committer=ledger)
+    assert check_law(outputs_of(ledger)) == {}
+    assert [event.kind for event in run.events] == ["looks_ended"]
+
+
+async def test_before_the_first_model_and_without_looks_of_its_own_nothing_is_warned_of() -> None:
+    plant, clock = settings(), TickingClock(0.001)
+    for batchers in (MicroBatcher(None, clock, plant.run), MicroBatcher(model_of(), clock, plant.run)):
+        ledger = Ledger()
+        await run_pipeline(ListSource.of(recordings(1)), plant, clock=clock, batchers=batchers, committer=ledger)
+        assert check_law(outputs_of(ledger)) == {}
