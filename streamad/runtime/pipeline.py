@@ -214,7 +214,7 @@ class Pipeline:
 
     async def _looks(self, looking: Looking) -> None:
         for partition in list(self._partitions.values()):
-            await looking.visit(partition.intake, partition.tell)
+            await looking.visit(partition.intake, partition.tell, self._homes.is_split)
 
     async def _take_up_unread(self) -> None:
         """Pay the debts of partitions that the source may never assign; if it does, they are dropped first."""

@@ -12,6 +12,7 @@ from streamad.commands.shared.figures.faults import found_faults
 from streamad.errors import ConfigError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Router
+from streamad.judge.calibration import certifiable_rate
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
@@ -19,6 +20,7 @@ from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.ports import BackendDetector
 from streamad.settings.learning import RoutingSettings
+from streamad.settings.plant_yaml import Settings
 
 _MANY_NAMES = 8
 _REMEDY = "train anew, install what is missing, or name another model.backend"
@@ -114,7 +116,8 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
-    refused, found = [warning("model", line, _REMEDY) for line in model.refused], _found(plant, model)
+    refused = [warning("model", line, _REMEDY) for line in model.refused]
+    found = [*_found(plant, model), *looks_of(plant.settings, model)]
     if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
         in_service = ok("model", f"{model.ref.name} {model.ref.version}{_backend(model)}")
         return [in_service, *refused, warning("alerts", below.fact, below.remedy), *found]
@@ -132,6 +135,23 @@ def _found(plant: Plant, model: ModelInService) -> list[Finding]:
     if found.is_low:
         return [warning("faults", found.fact, found.remedy)]
     return [ok("faults", found.fact)]
+
+
+def looks_of(settings: Settings, model: ModelInService) -> list[Finding]:
+    """Return what is to say of the looks at running sequences of ``model``, if the config wants some."""
+    if settings.alerts.early is None:
+        return []
+    rate, early = settings.alerts.early.false_alarm_rate, model.early
+    if early is None:
+        what = f"{model.ref.name} {model.ref.version} was trained without them, so no running sequence is warned of"
+        return [warning("alerts.early", what, "streamad train")]
+    n, ages = early.calibration.n, [look.form.n_points / early.usual for look in early.looks]
+    shown = f"{len(ages)} looks at {ages[0]:.0%} to {ages[-1]:.0%} of the usual length"
+    if rate < certifiable_rate(n):
+        fact = f"{shown}; {n} sequences cannot certify {rate:g}: the tail is extrapolated"
+        advice = f"set alerts.early.false_alarm_rate to {certifiable_rate(n):.2g} or more, or train on more sequences"
+        return [warning("alerts.early", fact, advice)]
+    return [ok("alerts.early", f"{shown}; {n} sequences calibrate them for {rate:g}")]
 
 
 def _cannot_learn(plant: Plant) -> list[Finding]:

@@ -67,7 +67,7 @@ def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
 def warning_line(warning: EarlyWarning, attribution: Attribution | None = None) -> Fields:
     """Return one line for a person: which running sequence leaves the normal course, at which age, and why."""
     line = Fields(len("WARN ")).add("WARN", "bold yellow").add(warning.stream, gap=" ").add(warning.sequence, gap=" ")
-    line.add(f"at {round(100 * warning.age)} % of the usual length")
+    line.add(f"at {round(100 * warning.age)} % of the usual length", gap=" ")
     line.add(f"({span_text((warning.time - warning.start_time).total_seconds())})", gap=" ")
     line.add(f"p {p_text(warning.p_value)}")
     if warning.tail == "extrapolated":

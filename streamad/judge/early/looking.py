@@ -1,6 +1,6 @@
 """Looks at running sequences, behind the judging of finished ones; and what is left of them at a sequence's end.
 
-Law (tests/unit/judge/early/test_looking.py, tests/faults/test_looks.py): whether a sequence is warned of, at which look
+Law (tests/unit/runtime/test_looks.py, tests/faults/test_sigkill.py): whether a sequence is warned of, at which look
 and with which p-value is a function of its accepted samples in event-time order, whenever the looks are taken and
 however often the process is killed. A look is due once a sample lies behind its last point: then no sample that is
 still accepted changes what it sees. Looks that were not taken while the sequence ran are taken at its end, before its
@@ -80,14 +80,17 @@ class Looking:
         self._emit = emit
         self._loaded: dict[ModelRef, ModelInService | None] = {}
 
-    async def visit(self, intake: Intake, tell: Callable[[list[OutputRecord]], None]) -> None:
+    async def visit(
+        self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
+    ) -> None:
         """Take the looks that are due at open sequences, as long as no finished one is being judged.
 
-        ``tell`` puts messages into the next commit, which also has the looks that were taken.
+        ``tell`` puts messages into the next commit, which also has the looks that were taken. ``is_split``: the stream
+        lies in several partitions, so that its sequences are not whole.
         """
         for name, stream in list(intake.streams.items()):
             for sequence in list(stream.open.values()):
-                if sequence.partial or sequence.late is not None or sequence.is_torn:
+                if sequence.partial or sequence.late is not None or sequence.is_torn or is_split(name):
                     continue
                 batcher = await self._batcher(tuple(value for _, value in sequence.routes), sequence.looks)
                 if batcher is None or not self._is_due(batcher, sequence):

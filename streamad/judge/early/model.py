@@ -69,6 +69,7 @@ class Look:
         values = np.stack([window.values for window in windows])
         logs = _logs(self.scorer.score(*self.scored(values)))
         found: Scales = (logs - self.form.median) / self.form.spread + self.form.weight
+        found = np.clip(np.nan_to_num(found, nan=MOVED, posinf=MOVED), NO_LOOK, MOVED)
         return np.where(self.moved(values).any(axis=1), MOVED, found)
 
     def scored(self, values: FloatArray) -> tuple[FloatArray, IntArray]:

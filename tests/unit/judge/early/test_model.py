@@ -80,3 +80,17 @@ def test_a_normal_sequence_is_ever_warned_of_at_most_at_the_rate_whatever_the_nu
         shares.append(np.mean(warned))
     assert np.mean(shares) <= rate + 2 * np.std(shares) / np.sqrt(len(shares))
     assert np.mean(shares) > rate / 2
+
+
+class Broken(Levels):
+    """Scores nothing that is a number."""
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        return np.array([[np.nan], [np.inf], [0.0]], dtype=np.float32)
+
+
+def test_a_z_is_always_a_number() -> None:
+    form = form_of(3, {}, np.ones((20, 1), np.float32))
+    odd, beyond, none = Look(form, Broken()).z(windows_of(*[[[1, 1, 1]]] * 3))
+    assert (odd, beyond) == (MOVED, MOVED)
+    assert NO_LOOK <= none < 0

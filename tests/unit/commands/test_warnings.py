@@ -1,0 +1,129 @@
+"""Warnings for people: the line at the terminal, their worth by labels, and what check says of looks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from streamad.commands.check.models import looks_of
+from streamad.commands.shared.figures.labels import Label, Labels
+from streamad.commands.shared.figures.warnings import warning_figures
+from streamad.commands.shared.monitor import warning_line
+from streamad.judge.verdicts import span_text
+from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
+from streamad.settings.plant_yaml import Settings
+from tests.support.runtime.early import looks, model
+from tests.support.runtime.pipeline import model_of, settings_of
+
+T0 = datetime(2026, 3, 1, 8, tzinfo=UTC)
+MODEL = ModelRef("default", "0001")
+
+
+def warning(sequence: str, hours: float, age: float) -> EarlyWarning:
+    return EarlyWarning(
+        warning_id=f"w-{sequence}",
+        stream="r",
+        sequence=sequence,
+        start_time=T0,
+        time=T0 + timedelta(hours=hours),
+        n_points=10,
+        age=age,
+        look=3,
+        score=5.0,
+        p_value=0.01,
+        false_alarm_rate=0.01,
+        tail="empirical",
+        model=MODEL,
+        created_at=T0,
+    )
+
+
+def verdict(sequence: str, hours: float, warned: EarlyWarning | None = None) -> Verdict:
+    return Verdict(
+        verdict_id=f"v-{sequence}",
+        stream="r",
+        sequence=sequence,
+        decision="normal",
+        reason="marker",
+        start_time=T0,
+        end_time=T0 + timedelta(hours=hours),
+        n_samples=20,
+        warning=None if warned is None else WarningRef(warned.warning_id, warned.age),
+        created_at=T0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (40, "40 s"), (192, "3 min 12 s"), (22_200, "6 h 10 min"), (86_400, "1 d"), (90_061, "1 d 1 h")],
+)
+def test_a_stretch_of_time_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+def test_the_line_says_the_age_in_both_ways_and_why() -> None:
+    why = Attribution(
+        alert_id="w-1", stream="r", sequence="1", score=5.0, terms=[], dominating_transformation=0,
+        channels=[ChannelShare(channel="temp_c", unit="K", share=0.93)], method="channel-replacement",
+        tail="empirical", model=MODEL, created_at=T0,
+    )  # fmt: skip
+    line = str(warning_line(warning("1", 6.1667, 0.54), why))
+    assert "WARN r 1 at 54 % of the usual length (6 h 10 min)" in line
+    assert "p 0.0100" in line
+    assert "because of temp_c 93%" in line
+
+
+def test_the_worth_of_warnings_counts_faults_before_their_end_and_false_ones() -> None:
+    early, at_end, false = warning("early", 5, 0.5), warning("at-end", 10, 1.0), warning("false", 4, 0.4)
+    verdicts = [
+        verdict("early", 9, early),
+        verdict("at-end", 10, at_end),
+        verdict("missed", 10),
+        verdict("false", 10, false),
+        *(verdict(f"n-{number}", 10) for number in range(3)),
+        verdict("unlabelled", 10, warning("unlabelled", 1, 0.1)),
+    ]
+    of = {"early": True, "at-end": True, "missed": True, "false": False, "n-0": False, "n-1": False, "n-2": False}
+    labels = Labels({(None, name): Label(str(int(odd)), odd) for name, odd in of.items()})
+    found = warning_figures([early, at_end, false], verdicts, labels)
+    assert (found.n_normal, found.normal_share) == (4, 0.25)
+    assert (found.n_faulty, found.faults_before_end_share) == (3, pytest.approx(1 / 3))
+    assert (found.median_lead_s, found.median_lead_share) == (4 * 3600, pytest.approx(0.4))
+    assert found.normal_interval is not None
+    assert found.normal_interval[0] < 0.25 < found.normal_interval[1]
+
+
+def early_settings(rate: float) -> Settings:
+    return settings_of(alerts={"early": {"false_alarm_rate": rate}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "service", "expected"),
+    [
+        (settings_of(), model(), []),
+        (early_settings(0.02), model_of(), ["trained without them"]),
+        (early_settings(0.02), model(early=looks()), ["3 looks at 25% to 75% of the usual length; 199 sequences"]),
+        (early_settings(0.001), model(early=looks()), ["199 sequences cannot certify 0.001"]),
+    ],
+)
+def test_check_says_whether_the_version_looks_and_what_calibrates_it(
+    settings: Settings, service: Any, expected: list[str]
+) -> None:
+    found = looks_of(settings, service)
+    assert len(found) == len(expected)
+    assert all(text in each.message for each, text in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("sections", "text"),
+    [
+        ({"learning": {}}, "leave learning or"),
+        ({"alerts": {"early": {"looks": ["30m"]}}}, "need a grid"),
+        ({"alerts": {"early": {"looks": ["1h", "30m"]}}, "window": {"resample": {"period": "1m"}}}, "must rise"),
+    ],
+)
+def test_what_looks_cannot_be_is_refused_with_what_to_write(sections: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        settings_of(**{"alerts": {"early": {}}, **sections})
