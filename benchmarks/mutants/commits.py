@@ -237,7 +237,7 @@ COMMITS: tuple[Mutant, ...] = (
     mutant(
         "judged-before-its-claim-is-read-back",
         _SUBMITTER,
-        "        await self.homes.claimed(sequence.stream, partition.name)\n",
+        "        await self.homes.claimed(closed.sequence.stream, partition.name)\n",
         "",
         "a fragment is judged although another partition has claimed its stream",
         _TESTS + "test_shared_homes.py",

@@ -68,6 +68,6 @@ def read_plain(value: bytes, setting: WireSetting, most_lines: int | None = None
 def _reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):  # the second from msgspec 0.23 on
         return "text that is not UTF-8"
     return str(error).removeprefix("JSON is malformed: ").removeprefix("MessagePack data is malformed: ")[:120]
