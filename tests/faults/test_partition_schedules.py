@@ -33,12 +33,12 @@ from tests.support.runtime.pipeline import (
     until,
 )
 from tests.support.runtime.schedules import (
-    PATIENCE_S,
     RUN,
     TICK_S,
     Broker,
     Schedule,
 )
+from tests.support.waiting import LIMIT_S
 
 
 def partitions_of(seed: int, *, is_messy: bool) -> dict[str, list[Record]]:
@@ -206,7 +206,7 @@ async def run_to(
         when_lost()
         await steps()
         may_restore.set()
-        await until(lambda: len(run.verdicts) == n_verdicts, PATIENCE_S)
+        await until(lambda: len(run.verdicts) == n_verdicts, LIMIT_S)
         await source.close()
 
     return await run_pipeline(source, committer=ledger, while_running=act)

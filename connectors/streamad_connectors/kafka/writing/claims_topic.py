@@ -155,6 +155,8 @@ class ClaimsTopic:
         known = {} if isinstance(settings, int) else settings  # they cannot be read without DESCRIBE_CONFIGS
         if problems := checks.claims_problems(name, state.partitions, known, self._client):
             raise CheckpointError(f"topic {name} {problems[0]}")
+        # Now, not with the first claims: once it is connected it waits for absent brokers, before it does not.
+        await self._sender.n_partitions()
         consumer = AIOKafkaConsumer(
             **{**self._client.consumer_kwargs(), "isolation_level": "read_uncommitted"},
             group_id=None,
