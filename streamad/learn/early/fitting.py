@@ -5,7 +5,7 @@ Shapes: N training sequences, n sequences that are looked at, C channels, J look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ FEWEST_SEQUENCES: Final = 8
 """A look that fewer training sequences reach is dropped."""
 KIND: Final = "ensemble"
 OPTIONS: Final = {"effort": "distances", "n_minirocket": 1008, "n_groups": 8}
-"""The detector of a look: the default's distances with fewer features, so that all looks cost what one score does."""
+"""The detector of a look: the default's distances with fewer features, because there are ten of them."""
 
 
 def usual_length(courses: Sequence[Course]) -> int:
@@ -43,7 +43,7 @@ def ages_of(usual: int, looks: int | Sequence[int], window: WindowSettings) -> t
 
 
 class LookFitting:
-    """Fits looks of a plant's ``channels`` and windows; ``progress`` is told of each fit."""
+    """Fits looks of a plant's ``channels`` and windows."""
 
     def __init__(
         self,
@@ -52,12 +52,10 @@ class LookFitting:
         *,
         seed: int,
         device: str = "auto",
-        progress: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
         self._channels = channels
         self._seed, self._device = seed, device
-        self._progress = progress
 
     def fit(self, courses: Sequence[Course], ages: Sequence[int]) -> tuple[Look, ...]:
         """Return the looks at ``ages`` fitted to ``courses`` [N]; those that too few of them reach are dropped.
@@ -105,8 +103,6 @@ class LookFitting:
             return None
         usual = {int(channel): float(data.values[0, channel, 0]) for channel in still}
         fitted = make_detector(KIND, OPTIONS).fit(without(data, still), seed=self._seed, device=self._device)
-        if self._progress is not None:
-            self._progress()
         return Look(form_of(age, usual, fitted.training_scores(), weight), fitted)
 
 

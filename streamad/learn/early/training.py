@@ -72,12 +72,14 @@ class EarlyTraining:
         Raises TrainingDataError.
         """
         courses, fitting = [self.courses[name] for name in ids], self._fitting
-        looks = _looks(fitting, courses, self.settings)
-        ages = [look.form.n_points for look in looks]
+        ages, looks = _ages(courses, self.settings), _looks(fitting, courses, self.settings)
+        known = {look.form.n_points for look in looks}
         maxima = np.empty(len(courses))
         for fold in folds:
             others = [courses[place] for place in np.setdiff1d(np.arange(len(courses)), fold).tolist()]
-            maxima[fold] = fitting.largest_z(fitting.fit(others, ages), [courses[place] for place in fold.tolist()])
+            # Of all wanted ages, so that the weights are the model's; a look that it lacks does not count.
+            found = [look for look in fitting.fit(others, ages) if look.form.n_points in known]
+            maxima[fold] = fitting.largest_z(found, [courses[place] for place in fold.tolist()])
         return TrainedEarly(looks, maxima, tuple(courses))
 
     @property
@@ -86,9 +88,13 @@ class EarlyTraining:
         return LookFitting(self.settings.window, self.settings.channel_specs, seed=model.seed, device=model.device)
 
 
-def _looks(fitting: LookFitting, courses: Sequence[Course], settings: Settings) -> tuple[Look, ...]:
+def _ages(courses: Sequence[Course], settings: Settings) -> tuple[int, ...]:
     assert settings.alerts.early is not None
-    looks = fitting.fit(courses, ages_of(usual_length(courses), settings.alerts.early.looks, settings.window))
+    return ages_of(usual_length(courses), settings.alerts.early.looks, settings.window)
+
+
+def _looks(fitting: LookFitting, courses: Sequence[Course], settings: Settings) -> tuple[Look, ...]:
+    looks = fitting.fit(courses, _ages(courses, settings))
     if not looks:
         raise TrainingDataError(
             "no look at running sequences can be fitted: too few training sequences reach alerts.early.looks within "
