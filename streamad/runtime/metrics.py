@@ -64,7 +64,7 @@ class ServedModel:
     """A model in service as its manifest describes it; None: unknown.
 
     ``trained_us``, and ``last_training_us`` of its newest version: in us since 1970; ``interval_s`` lies between two
-    scheduled trainings.
+    scheduled trainings. ``warning_rate`` is that of its warnings, None if the plant has none.
     """
 
     ref: ModelRef
@@ -73,6 +73,7 @@ class ServedModel:
     trained_us: int | None = None
     last_training_us: int | None = None
     interval_s: float | None = None
+    warning_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,15 @@ class WorkerCollector(Collector):
         yield from _of_counters(observed.pipeline.counters, observed.events, models)
         yield from self._of_partitions()
         status = observed.pipeline.status
-        yield _histogram(
+        yield _times(
             "verdict_latency_seconds", "From a sequence's last record to its verdict's commit.", status.latency
         )
-        yield _histogram("scoring_batch_duration_seconds", "Time to score a batch of windows.", observed.scoring)
+        yield _times("scoring_batch_duration_seconds", "Time to score a batch of windows.", observed.scoring)
         if observed.explaining is not None:
-            yield _histogram("explain_duration_seconds", "Time in which an attribution was made.", observed.explaining)
+            yield _times("explain_duration_seconds", "Time in which an attribution was made.", observed.explaining)
+        if any(each.warning_rate is not None for each in models):
+            said, ages = "Age of a sequence at its warning, as a share of the usual length.", status.warning_ages
+            yield _histogram("warning_age_ratio", said, ages.buckets(), ages.sum)
         yield from _of_models(models, observed.pipeline.counters)
 
     def _of_partitions(self) -> Iterator[Metric]:
@@ -190,12 +194,12 @@ def _of_counters(counters: Counters, events: Mapping[str, int], models: Sequence
     judged = {("none", decision): 0 for decision in _DECISIONS if decision in ("unscorable", "learning")} | known
     judged |= {(model or "none", decision): n for (model, decision), n in counters.judged.items()}
     yield _counter("verdicts", "Committed verdicts.", ("model", "decision"), judged)
-    alerts = CounterMetricFamily("streamad_alerts", "Committed alerts.", labels=["model"])
-    for (model, decision), n in judged.items():
-        if decision == "anomalous":
-            last = counters.last_alerts.get(model)
-            alerts.add_metric([_label(model)], n, exemplar=None if last is None else Exemplar({"alert_id": last}, 1.0))
-    yield alerts
+    alerted = {model: n for (model, decision), n in judged.items() if decision == "anomalous"}
+    yield _with_last("alerts", "Committed alerts.", alerted, "alert_id", counters.last_alerts)
+    warned = {each.ref.name: 0 for each in models if each.warning_rate is not None} | counters.warned
+    if warned:
+        said = "Committed warnings of running sequences."
+        yield _with_last("warnings", said, warned, "warning_id", counters.last_warnings)
     outcomes = {("committed",): counters.commits, ("failed",): counters.commits_failed}
     yield _counter("commits", "Commits of outputs and progress.", ("outcome",), outcomes)
     yield _counter("events", "Events for the operator.", ("kind",), _by(events, EVENT_KINDS))
@@ -215,6 +219,10 @@ def _of_models(models: list[ServedModel], counters: Counters) -> Iterator[Metric
     rates = {(name,): each.false_alarm_rate for name, each in ours.items()}
     said = "How often a normal sequence may raise an alert."
     yield _gauge("false_alarm_rate_configured_ratio", said, ("model",), rates)
+    warning = {(name,): each.warning_rate for name, each in ours.items() if each.warning_rate is not None}
+    if warning:
+        said = "How often a normal sequence may ever be warned of."
+        yield _gauge("warning_rate_configured_ratio", said, ("model",), warning)
     n_calibration = {(name,): each.n_calibration for name, each in ours.items() if each.n_calibration is not None}
     yield _gauge("calibration_sequences", "Sequences that calibrate the model in service.", ("model",), n_calibration)
     yield from _of_learning({name: of.learned for name, of in counters.learning.items() if of.learned is not None})
@@ -247,6 +255,15 @@ def _counter(name: str, said: str, labels: Sequence[str], values: Mapping[Any, f
     return _filled(CounterMetricFamily(f"streamad_{name}", said, labels=labels), values)
 
 
+def _with_last(name: str, said: str, values: Mapping[str, int], key: str, last: Mapping[str, str]) -> Metric:
+    """Return a counter by model, each with the id of its ``last`` message as exemplar."""
+    family = CounterMetricFamily(f"streamad_{name}", said, labels=["model"])
+    for model, n in values.items():
+        exemplar = Exemplar({key: last[model]}, 1.0) if model in last else None
+        family.add_metric([_label(model)], n, exemplar=exemplar)
+    return family
+
+
 def _gauge(name: str, said: str, labels: Sequence[str], values: Mapping[Any, float]) -> Metric:
     return _filled(GaugeMetricFamily(f"streamad_{name}", said, labels=labels), values)
 
@@ -257,10 +274,14 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[Any
     return family
 
 
-def _histogram(name: str, said: str, histogram: Histogram) -> Metric:
+def _times(name: str, said: str, histogram: Histogram) -> Metric:
+    return _histogram(name, said, histogram.buckets(), histogram.sum_s)
+
+
+def _histogram(name: str, said: str, found: Iterable[tuple[float, int]], total: float) -> Metric:
     family = HistogramMetricFamily(f"streamad_{name}", said)
-    buckets = [("+Inf" if bound == float("inf") else repr(bound), float(n)) for bound, n in histogram.buckets()]
-    family.add_metric([], buckets, histogram.sum_s)
+    buckets = [("+Inf" if bound == float("inf") else repr(bound), float(n)) for bound, n in found]
+    family.add_metric([], buckets, total)
     return family
 
 

@@ -9,13 +9,13 @@ from dataclasses import asdict
 
 from streamad.errors import StalledError
 from streamad.ingest.windowing import Unscorable
-from streamad.messages import NO_METHOD
+from streamad.messages import NO_METHOD, EarlyWarning
 from streamad.plugins import split_url
 from streamad.ports import Clock
 from streamad.runtime.partition import Partition, Results
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger, get_status_logger
-from streamad.telemetry.metrics import Counters, Gauges, Histogram, Latencies
+from streamad.telemetry.metrics import Ages, Counters, Gauges, Histogram, Latencies
 
 
 def worker_name(settings: Settings) -> str:
@@ -28,7 +28,7 @@ class Status:
     """Reports on a pipeline's ``partitions`` by name; ``moved`` is called at every progress.
 
     ``latency`` holds all of them; ``latencies`` are for the log and ``latencies_told`` for the status messages, each
-    since it was last asked.
+    since it was last asked. ``warning_ages`` holds the ages of sequences at their warnings.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Status:
         self._detail_log = get_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
         self.latency = Histogram()
+        self.warning_ages = Ages()
         self.latencies, self.latencies_told = Latencies(self.latency), Latencies(self.latency)
 
     def moved(self) -> None:
@@ -63,6 +64,10 @@ class Status:
             counters.trained_model += sequence.trained_model
             if waiting.record_us is not None:
                 self.latency.add((self._clock.now_us() - waiting.record_us) / 1e6)
+        for message in (record.message for record in results.outputs):
+            if isinstance(message, EarlyWarning):
+                counters.count_warning(message.model.name, message.warning_id)
+                self.warning_ages.add(message.age)
         made = results.attributions + [each.attribution for each in results.judged if each.attribution is not None]
         counters.attributions += len(made)
         counters.unexplained += sum(each.method == NO_METHOD for each in made)

@@ -65,8 +65,9 @@ class Counters:
     the first reading of a tag, ``unbegun_ends`` end words of no sequence, ``late_boundaries`` words and tags' readings
     that came too late for their time, ``displaced`` merged samples that replaced another value. ``bad_values`` counts
     values that cannot be used, by channel and reason; only some of them become dead letters.
-    ``unscorable`` counts verdicts by reason, ``judged`` by model and decision; ``last_alerts`` has the id of each
-    model's last alert. ``learning`` is by model, and empty if the plant does not learn.
+    ``unscorable`` counts verdicts by reason, ``judged`` by model and decision, ``warned`` warnings by model;
+    ``last_alerts`` has the id of each model's last alert, ``last_warnings`` of its last warning. ``learning`` is by
+    model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -97,6 +98,8 @@ class Counters:
         self.sequences: Counter[str] = Counter()
         self.judged: Counter[tuple[str, str]] = Counter()
         self.last_alerts: dict[str, str] = {}
+        self.warned: Counter[str] = Counter()
+        self.last_warnings: dict[str, str] = {}
         self.unscorable: Counter[str] = Counter()
         self.learning: Mapping[str, ServedCounters] = {}
 
@@ -117,6 +120,17 @@ class Counters:
             self.alerts += 1
             self.last_alerts[name] = alert_id
 
+    @property
+    def warnings(self) -> int:
+        """Return the number of warnings."""
+        return self.warned.total()
+
+    def count_warning(self, model: str, warning_id: str) -> None:
+        """Count a warning of a model; models beyond the first 200 are "other"."""
+        name = model if model in self.warned or len(self.warned) < _MODELS else "other"
+        self.warned[name] += 1
+        self.last_warnings[name] = warning_id
+
     def count_unscorable(self, reason: str) -> None:
         """Count a verdict ``unscorable``; reasons beyond the first hundred count as "other"."""
         known = reason in self.unscorable or len(self.unscorable) < _REASONS
@@ -136,9 +150,9 @@ class Counters:
     def as_dict(self) -> dict[str, Any]:
         """Return all as plain numbers, counters by kind or model as nested mappings."""
         plain = {name: dict(of) if isinstance(of, Counter) else of for name, of in sorted(vars(self).items())}
-        for name in ("learning", "judged", "last_alerts"):
+        for name in ("learning", "judged", "last_alerts", "warned", "last_warnings"):
             del plain[name]
-        plain["verdicts"] = dict(self.verdicts)
+        plain["verdicts"], plain["warnings"] = dict(self.verdicts), self.warnings
         plain["bad_values"] = {channel: dict(of) for channel, of in self.bad_values.items()}
         learning = {model: asdict(counters) for model, counters in self.learning.items()}
         return {**plain, "learning": learning} if learning else plain
@@ -207,6 +221,25 @@ class Histogram:
                 return low + (high - low) * max(0.0, rank - below) / n if low else high
             below += n
         return None
+
+
+class Ages:
+    """Counts ages of sequences as shares of the usual length, up to each of ``BOUNDS``."""
+
+    BOUNDS: Final[tuple[float, ...]] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 2.0, float("inf"))
+
+    def __init__(self) -> None:
+        self._counts = [0] * len(self.BOUNDS)
+        self.sum = 0.0
+
+    def add(self, age: float) -> None:
+        """Count an age."""
+        self._counts[bisect_left(self.BOUNDS, age)] += 1
+        self.sum += age
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """Return each bound with the number of ages up to it."""
+        return list(zip(self.BOUNDS, accumulate(self._counts), strict=True))
 
 
 class Latencies:

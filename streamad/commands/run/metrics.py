@@ -70,13 +70,15 @@ class _Served:
         now_us = self._plant.clock.monotonic_us()
         looked_us, found = self._found.get(model.ref, (0, None))
         if found is None or now_us - looked_us > _LOOK_US:
+            alerts = self._plant.settings.alerts
             found = ServedModel(
                 model.ref,
-                self._plant.settings.alerts.false_alarm_rate,
+                alerts.false_alarm_rate,
                 n_calibration=len(model.calibration.scores),
                 trained_us=self._trained_us(model.ref.name, model.ref.version),
                 last_training_us=self._trained_us(model.ref.name, None),
                 interval_s=self._interval_s,
+                warning_rate=None if alerts.early is None or model.early is None else alerts.early.false_alarm_rate,
             )
             self._found[model.ref] = now_us, found
         return found

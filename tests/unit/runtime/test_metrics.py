@@ -35,7 +35,9 @@ from streamad.settings.outputs import MetricsSettings, split_address
 from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, RecordBatch
-from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, until
+from tests.support.runtime import early
+from tests.support.runtime.early import RATE
+from tests.support.runtime.pipeline import START_US, Run, line, records_of, run_pipeline, settings_of, until
 from tests.support.waiting import LIMIT_S
 
 MESSAGES = [
@@ -48,24 +50,30 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 async def scraped(
-    *, shares_topic: bool = True, partition: str = "t[0]", more: Callable[[Run], None] | None = None
+    *,
+    shares_topic: bool = True,
+    partition: str = "t[0]",
+    more: Callable[[Run], None] | None = None,
+    warns: bool = False,
 ) -> str:
     """Return the metrics of a run over ``MESSAGES`` before it ends."""
-    records = tuple(records_of(MESSAGES))
+    odd = [line("c", "c-0", list(range(8)), 10.0, end=True)] if warns else []  # the first look sees it
+    records = tuple(records_of([*MESSAGES, *odd]))
     batch = RecordBatch(partition, records, len(records), end_offset=9, caught_up=True)
     source = ListSource([PartitionAssigned(partition), batch], endless=True)
     clock = ManualClock(START_US + 60_000_000)
     found = []
+    served = ServedModel(ModelRef("test", "0001"), 0.02, 200, START_US, START_US, 86_400.0, RATE if warns else None)
 
     async def beside(run: Run, task: asyncio.Task[None]) -> None:
         await until(lambda: run.pipeline.counters.records == len(records))
         clock.advance(2)
-        await until(lambda: len(run.pipeline.counters.verdicts) == 2)
+        await until(lambda: run.pipeline.counters.verdicts.total() == 2 + len(odd))
         if more is not None:
             more(run)
         observed = Observed(
             pipeline=run.pipeline,
-            models=lambda: [ServedModel(ModelRef("test", "0001"), 0.02, 200, START_US, START_US, 86_400.0)],
+            models=lambda: [served],
             events={"drift": 2},
             now_us=clock.now_us,
             scoring=run.pipeline.status.latency,
@@ -77,7 +85,8 @@ async def scraped(
         found.append((generate_latest(registry) + b"\0" + generate_openmetrics(registry)).decode())
         await source.close()
 
-    await run_pipeline(source, clock=clock, while_running=beside)
+    settings = settings_of(alerts={"early": {"false_alarm_rate": RATE}} if warns else {})
+    await run_pipeline(source, settings, clock=clock, model=early.model(), while_running=beside)
     return found[0]
 
 
@@ -114,6 +123,21 @@ async def test_a_scrape_says_what_the_run_has_counted() -> None:
     assert value("calibration_sequences", model="test") == 200
     assert value("events_total", kind="drift") == 2
     assert re.search(r'streamad_alerts_total\{model="test"\} 1.0 # \{alert_id="[0-9a-f]{32}"\}', text)
+
+
+async def test_warnings_are_counted_once_they_are_committed_with_their_ages() -> None:
+    text = await scraped(warns=True)
+    found = samples(text)
+    assert found["streamad_warnings_total", (("model", "test"),)] == 1
+    assert found["streamad_warning_rate_configured_ratio", (("model", "test"),)] == RATE
+    assert found["streamad_warning_age_ratio_sum", ()] == 0.25
+    counts = [found["streamad_warning_age_ratio_bucket", (("le", le),)] for le in ("0.2", "0.3", "+Inf")]
+    assert counts == [0, 1, 1]
+    assert re.search(r'streamad_warnings_total\{model="test"\} 1.0 # \{warning_id="[0-9a-f]{32}"\}', text)
+
+
+async def test_a_plant_without_warnings_has_no_figures_of_them() -> None:
+    assert "warning" not in await scraped()
 
 
 async def test_a_scrape_takes_nothing_from_the_status_line() -> None:
@@ -154,7 +178,7 @@ async def test_rules_and_dashboards_use_names_that_a_worker_has(path: Path) -> N
     def learn(run: Run) -> None:
         run.pipeline.counters.learning["test"] = ServedCounters(learned=LearningCounters())
 
-    known = {name for name, _ in samples(await scraped(more=learn))} | {
+    known = {name for name, _ in samples(await scraped(more=learn, warns=True))} | {
         "streamad_explain_duration_seconds_bucket",  # without an explainer there are none
         "streamad_model_info",
     }
