@@ -6,19 +6,22 @@ The gate is pure: docs/learning/inliers.md has its rules; tests/unit/judge/test_
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 
 from streamad.judge.bank import Batchers
+from streamad.judge.early.course import Course, whole_course
+from streamad.judge.early.packing import packed
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import ModelRef, Share, Verdict, packed_values
 from streamad.messages import Window as WindowMessage
 from streamad.settings.learning import LearningSettings
 from streamad.settings.outputs import DisplaySettings
 from streamad.settings.plant_yaml import Settings
-from streamad.types import ChannelSpec, Window
+from streamad.types import ChannelSpec, FinishedSequence, Window
 
 _SHOWN_SHARE = 0.05
 
@@ -77,8 +80,11 @@ class WindowRecords:
         self._channels = settings.channel_specs
         self._batchers = batchers
 
-    def of(self, judged: JudgedSequence) -> WindowMessage | None:
-        """Return the record of ``judged``, None if its window is wanted by nobody. An unscorable one has no window."""
+    def of(self, judged: JudgedSequence, sequence: FinishedSequence) -> WindowMessage | None:
+        """Return the record of ``judged``, None if its window is wanted by nobody. An unscorable one has no window.
+
+        If looks are wanted, it has the course of ``sequence`` for the learner, who fits them.
+        """
         verdict, window = judged.verdict, judged.window
         if window is None:
             return None
@@ -87,7 +93,9 @@ class WindowRecords:
             verdict.verdict_id, alerted=verdict.decision == "anomalous", display=self._settings.display
         ):
             return None
-        return make_window(verdict, window, self._channels, share, judged.model_name or None)
+        wants_looks = share is not None and self._settings.alerts.early is not None
+        course = whole_course(sequence, self._settings.window) if wants_looks else None
+        return make_window(verdict, window, self._channels, share, judged.model_name or None, course=course)
 
     def _share_of(self, judged: JudgedSequence) -> Share | None:
         learning = self._settings.learning
@@ -105,8 +113,11 @@ def make_window(
     channels: tuple[ChannelSpec, ...],
     share: Share | None = None,
     model_name: str | None = None,
+    *,
+    course: Course | None = None,
 ) -> WindowMessage:
     """Return the record of the judged ``window`` of ``verdict``, without its padding."""
+    values = window.values[:, : window.length]
     return WindowMessage(
         verdict_id=verdict.verdict_id,
         stream=verdict.stream,
@@ -118,7 +129,7 @@ def make_window(
         channels=[channel.name for channel in channels],
         units=[channel.unit for channel in channels],
         length=window.length,
-        values=packed_values(window.values[:, : window.length]),
+        values=packed_values(values),
         alerted=verdict.decision == "anomalous",
         share=share,
         model_name=model_name,
@@ -126,6 +137,7 @@ def make_window(
         score=verdict.score,
         p_value=verdict.p_value,
         created_at=verdict.created_at,
+        course=msgspec.UNSET if course is None else b64encode(packed(course, values)).decode("ascii"),
     )
 
 

@@ -317,6 +317,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="w
     p_value: Annotated[float | None, P_VALUE] = None
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
+    course: Annotated[
+        str | msgspec.UnsetType,
+        doc(
+            "Base64 of what looks at the running sequence have seen, for the learner alone; only with alerts.early and "
+            "learning. Of a window in parts it follows the values: each part holds a piece of one, or of both."
+        ),
+    ] = msgspec.UNSET
 
 
 def packed_values(values: npt.NDArray[np.float32]) -> str:

@@ -65,6 +65,8 @@ def accepted(message: _T) -> _T:
             raise msgspec.ValidationError("its readings do not rise, or are none or too many")
     if isinstance(kept, Attribution):
         kept = msgspec.structs.replace(kept, segments=[_segment(each) for each in kept.segments])
+    elif isinstance(kept, Window):
+        kept = msgspec.structs.replace(kept, course=msgspec.UNSET)  # it is for the learner
     elif isinstance(kept, WorkerStatus):
         still_open = [_dated(each) for each in kept.open if _is_dated(each) and _has_usual_numbers(each)]
         kept = msgspec.structs.replace(kept, open=still_open, verdicts=_of_decisions(kept.verdicts))

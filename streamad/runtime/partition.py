@@ -313,7 +313,7 @@ class Partition:
         outputs = self.take_aside() + events
         for waiting, sequence in zip(done, judged, strict=True):
             self.intake.committed(waiting.closed, is_split=sequence.verdict.detail == SPLIT)
-            window = windows.of(sequence) if windows is not None else None
+            window = windows.of(sequence, waiting.closed.sequence) if windows is not None else None
             outputs += sequence.outputs(window, with_verdicts=with_verdicts)
         attributions = self.payments.take()
         outputs += [OutputRecord("attributions", each.stream, each) for each in attributions]

@@ -28,14 +28,15 @@ class Course:
     """Each channel's newest reading at each point: ``values`` float32 [C, G], NaN before the first one.
 
     ``own`` bool [C, G] says where a reading came since the point before. Points are those of ``window.resample``, else
-    the samples.
+    the samples. Of a ``whole`` course that is longer than the window only the beginning is kept: no look sees more.
     """
 
     values: FloatArray
     own: BoolArray
+    whole: int | None = None
 
     def __len__(self) -> int:
-        return int(self.values.shape[1])
+        return int(self.values.shape[1]) if self.whole is None else self.whole
 
     def up_to(self, n: int) -> Course:
         """Return its first ``n`` points."""
@@ -56,7 +57,9 @@ def n_seen_of(sequence: FinishedSequence, settings: WindowSettings) -> int:
 
 def whole_course(sequence: FinishedSequence, settings: WindowSettings) -> Course:
     """Return the course of a finished sequence, as far as looks at it see it."""
-    return course_of(sequence, settings, n_seen_of(sequence, settings))
+    n_points = n_seen_of(sequence, settings)
+    seen = course_of(sequence, settings, min(n_points, settings.length))
+    return Course(seen.values, seen.own, n_points)
 
 
 def course_of(sequence: FinishedSequence, settings: WindowSettings, n_points: int) -> Course:

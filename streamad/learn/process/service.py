@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 
 from streamad.errors import RegistryError, SourceError, StoreError, StreamadError, TakenOverError
+from streamad.judge.early.packing import unpacked
 from streamad.learn.parts import known_models, may_be_added, registry_of, store_for, stored_names
 from streamad.learn.process.feedback_reader import FeedbackReader
 from streamad.learn.process.model_learner import ModelLearner
@@ -428,6 +430,9 @@ def stored_sequence(
     try:
         values = np.zeros((len(channels), length), np.float32)
         values[:, : window.length] = unpacked_values(window)
+        course = b64decode(window.course, validate=True) if window.course else None
+        if course is not None:
+            unpacked(course, values[:, : window.length], length)
     except ValueError as error:
         return f"its values do not fit: {error}"
     time_us = to_us(window.end_time)
@@ -444,4 +449,5 @@ def stored_sequence(
         score=window.score,
         p_value=window.p_value,
         model_version=None if window.model is None else window.model.version,
+        course=course,
     )

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from streamad.errors import StoreError
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
+_WITHOUT_COURSES: Final = 2
+"""The format of former releases: all but the column ``course``."""
 APPLICATION: Final = 0x73747269  # "stri"
 _BUSY_S = 10.0
 _SCHEMA = f"""
@@ -21,7 +23,7 @@ CREATE TABLE sequences (
     model TEXT NOT NULL, id TEXT NOT NULL, share TEXT NOT NULL, form INTEGER NOT NULL REFERENCES forms,
     stream TEXT NOT NULL, sequence TEXT NOT NULL, end_us INTEGER NOT NULL, stored_us INTEGER NOT NULL,
     decision TEXT NOT NULL, score REAL, p_value REAL, version TEXT,
-    place INTEGER NOT NULL, length INTEGER NOT NULL, window BLOB NOT NULL,
+    place INTEGER NOT NULL, length INTEGER NOT NULL, window BLOB NOT NULL, course BLOB,
     UNIQUE (model, id)
 );
 CREATE INDEX by_share ON sequences (model, share, end_us);
@@ -117,6 +119,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
         else:
             _check(connection, path)
+            if not has_courses(connection):
+                connection.execute("ALTER TABLE sequences ADD COLUMN course BLOB")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):
@@ -130,10 +135,16 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StoreError(f"{path} is no inlier store: name another file in learning.store, or move it away")
-    if version != SCHEMA_VERSION:
+    if version not in (SCHEMA_VERSION, _WITHOUT_COURSES):
         raise StoreError(
             f"{path} has the format {version}, this release reads {SCHEMA_VERSION}: use the release that wrote it"
         )
+
+
+def has_courses(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has courses; one of a former release gets them once a learner opens it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version != _WITHOUT_COURSES)
 
 
 def models_in(path: Path) -> set[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from streamad.errors import StoreError
 from streamad.learn.store.bounds import Bounds, kept, keys_of
-from streamad.learn.store.database import connected, connected_to_read
+from streamad.learn.store.database import connected, connected_to_read, has_courses
 from streamad.learn.store.history import latest_of, marks_to_keep, name_of
 from streamad.learn.store.records import Mark, StoredSequence, TrainingRequest, WindowForm
 from streamad.messages import SHARES, Decision, Share
@@ -118,7 +117,7 @@ class InlierStore:
         with self._writing() as connection:
             form = self._form_number(connection)
             rows = [self._row(one, share, form) for one, share in pending.values()]
-            connection.executemany(f"INSERT OR IGNORE INTO sequences VALUES ({', '.join('?' * 15)})", rows)
+            connection.executemany(f"INSERT OR IGNORE INTO sequences VALUES ({', '.join('?' * 16)})", rows)
             self._enforce_bounds(connection)
             self._count(connection)
 
@@ -238,8 +237,10 @@ class InlierStore:
                 values.append(value)
         fields = "id, stream, sequence, end_us, stored_us, decision, score, p_value, version, place, length, window"
         with self._reading() as connection:
+            fields += ", course" if has_courses(connection) else ", NULL"
             rows = connection.execute(
-                f"SELECT {fields} FROM sequences JOIN forms USING (form) WHERE {where} ORDER BY end_us, id", values
+                f"SELECT {fields} FROM sequences JOIN forms USING (form) WHERE {where} ORDER BY end_us, id",
+                values,
             ).fetchall()
             self._count(connection)
         return [self._sequence(*row) for row in rows]
@@ -315,7 +316,8 @@ class InlierStore:
         values = np.ascontiguousarray(one.window.values[:, : one.window.length], dtype=_VALUE).tobytes()
         head = (self._model, one.id, share, form, one.stream, one.sequence, one.time_us, one.stored_us)
         place = _BEYOND if one.only_marked else _WITHIN
-        return (*head, one.decision, one.score, one.p_value, one.model_version, place, one.window.length, values)
+        judged = (one.decision, one.score, one.p_value, one.model_version)
+        return (*head, *judged, place, one.window.length, values, one.course)
 
     def _sequence(  # noqa: PLR0917 - the fields of a row
         self,
@@ -331,13 +333,13 @@ class InlierStore:
         place: int,
         length: int,
         window: bytes,
+        course: bytes | None,
     ) -> StoredSequence:
         values = np.zeros(self._shape, np.float32)
         values[:, :length] = np.frombuffer(window, _VALUE).reshape(self._shape[0], length)
-        one = StoredSequence(
-            id_, stream, sequence, end_us, stored_us, Window(values, length), decision, score, p_value, version
-        )
-        return replace(one, only_marked=True) if place == _BEYOND else one
+        judged = (decision, score, p_value, version)
+        only_marked, values_of = place == _BEYOND, Window(values, length)
+        return StoredSequence(id_, stream, sequence, end_us, stored_us, values_of, *judged, only_marked, course)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -28,7 +28,8 @@ class StoredSequence:
 
     ``id`` is that of its verdict, ``decision`` that of ``model_version``. Before the first model the decision is
     learning, without version, score and p-value. ``only_marked``: it lies beyond the bounds of its share and is kept
-    for its mark alone, so a store without marks would not have it.
+    for its mark alone, so a store without marks would not have it. ``course``: what looks at it while it ran have seen,
+    packed beside its window; None if none were wanted then.
     """
 
     id: str
@@ -42,6 +43,7 @@ class StoredSequence:
     p_value: float | None = None
     model_version: str | None = None
     only_marked: bool = False
+    course: bytes | None = None
 
     @property
     def name(self) -> str:

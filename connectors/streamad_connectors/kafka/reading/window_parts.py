@@ -37,6 +37,7 @@ class _Open:
     first: int
     n_bytes: int = _WINDOW_BYTES
     values: list[str] = field(default_factory=list)
+    course: list[str] = field(default_factory=list)
 
 
 class WindowParts:
@@ -76,12 +77,14 @@ class WindowParts:
             is_lost = former is not None or (part.part == part.parts and record.partition in self._from_earliest)
             return Taken(record.offset, None) if is_lost else None
         window.values.append(part.values)
-        window.n_bytes += len(part.values) + _PART_BYTES
+        window.course.append(part.course or "")
+        window.n_bytes += len(part.values) + len(part.course or "") + _PART_BYTES
         if part.part < part.parts:
             self._open[name] = window
             self.n_bytes += window.n_bytes
             return Taken(record.offset, None) if self._bound() else None
-        whole = msgspec.structs.replace(part, values="".join(window.values), part=1, parts=1)
+        values, course = "".join(window.values), "".join(window.course) or msgspec.UNSET
+        whole = msgspec.structs.replace(part, values=values, course=course, part=1, parts=1)
         return Taken(window.first, msgspec.json.encode(whole))
 
     def _bound(self) -> bool:

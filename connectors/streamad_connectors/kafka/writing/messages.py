@@ -61,8 +61,8 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
 
     A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
     value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original
-    value). A window that is too large is cut into parts, each with a piece of its values (``part`` of ``parts``). Any
-    other message that is too large raises OutputError.
+    value). A window that is too large is cut into parts (``part`` of ``parts``), each with a piece of its values and
+    course, one text after the other. Any other message that is too large raises OutputError.
     """
     return list(_encoded(record, record.message, topic, max_bytes))
 
@@ -78,7 +78,7 @@ def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int)
             yield from _encoded(record, part, topic, max_bytes)
     elif isinstance(message, DeadLetter) and (message.value or message.key):
         yield from _encoded(record, _shortened(message, excess), topic, max_bytes)
-    elif isinstance(message, Window) and (room := _room_for_values(message, excess)) > 0:
+    elif isinstance(message, Window) and (room := _room_in_part(message, excess)) > 0:
         for piece in _parts(message, room):
             yield from _encoded(record, piece, topic, max_bytes)
     else:
@@ -126,17 +126,21 @@ def _split(message: LateRecord, n_parts: int) -> Iterator[LateRecord]:
         yield msgspec.structs.replace(message, times=message.times[start:stop], values=message.values[start:stop])
 
 
-def _room_for_values(message: Window, excess: int) -> int:
-    """Return how many characters of its values a part may have; whole groups of base64, so that each is base64, too."""
-    return (len(message.values) - excess - _PART_BYTES) // 4 * 4
+def _room_in_part(message: Window, excess: int) -> int:
+    """Return how many characters of its texts a part may have; whole groups of base64, so that each is base64, too."""
+    return (len(message.values) + len(message.course or "") - excess - _PART_BYTES) // 4 * 4
 
 
 def _parts(message: Window, room: int) -> Iterator[Window]:
-    """Yield ``message`` in parts with ``room`` characters of its values each; joined in order they are its values."""
-    begins = range(0, len(message.values), room)
+    """Yield ``message`` in parts with ``room`` characters of its texts each; joined in order they are its texts."""
+    n_values, course = len(message.values), message.course or ""
+    begins = range(0, n_values + len(course), room)
     for number, begin in enumerate(begins, 1):
-        values = message.values[begin : begin + room]
-        yield msgspec.structs.replace(message, values=values, part=number, parts=len(begins))
+        values, end = message.values[begin : begin + room], begin + room - n_values
+        piece = course[max(0, end - room) : end] if end > 0 else ""
+        yield msgspec.structs.replace(
+            message, values=values, course=piece or msgspec.UNSET, part=number, parts=len(begins)
+        )
 
 
 def _shortened(message: DeadLetter, excess: int) -> DeadLetter:

@@ -212,7 +212,7 @@ def test_one_late_sample_that_is_too_large_is_an_error() -> None:
         encode(OutputRecord("late", "s", late(2, 500)), "late", 3_000)
 
 
-def window(n_channels: int, n_points: int) -> Window:
+def window(n_channels: int, n_points: int, n_course: int = 0) -> Window:
     values = np.arange(n_channels * n_points, dtype=np.float32).reshape(n_channels, n_points)
     return Window(
         verdict_id="ab12",
@@ -228,22 +228,25 @@ def window(n_channels: int, n_points: int) -> Window:
         values=packed_values(values),
         alerted=True,
         created_at=NOW,
+        course=base64.b64encode(bytes(3 * n_course)).decode() or msgspec.UNSET,
     )
 
 
 @settings(deadline=None)
-@given(st.integers(1, 12), st.integers(1, 700), st.integers(1_200, 20_000))
-def test_a_window_is_cut_into_parts_whose_values_join_to_its_own(
-    n_channels: int, n_points: int, max_bytes: int
+@given(st.integers(1, 12), st.integers(1, 700), st.integers(0, 3_000), st.integers(1_200, 20_000))
+def test_a_window_is_cut_into_parts_whose_texts_join_to_its_own(
+    n_channels: int, n_points: int, n_course: int, max_bytes: int
 ) -> None:
-    message = window(n_channels, n_points)
+    message = window(n_channels, n_points, n_course)
     found = encode(OutputRecord("windows", "s", message), "windows", max_bytes)
     assert all(size_bytes(part) <= max_bytes for part in found)
     parts = [msgspec.json.decode(part.value, type=Window) for part in found]
     assert [(part.part, part.parts) for part in parts] == [(i + 1, len(found)) for i in range(len(found))]
     for part in parts:
-        base64.b64decode(part.values, validate=True)  # each is valid by itself
-    assert msgspec.structs.replace(parts[-1], values="".join(p.values for p in parts), part=1, parts=1) == message
+        for text in (part.values, part.course or ""):
+            base64.b64decode(text, validate=True)  # each is valid by itself
+    values, course = "".join(p.values for p in parts), "".join(p.course or "" for p in parts) or msgspec.UNSET
+    assert msgspec.structs.replace(parts[-1], values=values, course=course, part=1, parts=1) == message
     (whole,) = encode(OutputRecord("windows", "s", message), "windows", 10**6)
     assert (len(found) == 1) == (size_bytes(whole) <= max_bytes)
 

@@ -11,6 +11,7 @@ import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from streamad.messages import OutputRecord, Window, packed_values
 from streamad_connectors.kafka.reading import window_parts
@@ -41,6 +42,7 @@ def window(number: int, n_points: int) -> Window:
         alerted=False,
         score=0.1 + number,
         created_at=NOW,
+        course="abcd" * (5 * number * n_points % 700) or UNSET,
     )
 
 

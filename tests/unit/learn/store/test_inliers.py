@@ -293,3 +293,21 @@ def test_a_file_in_the_place_of_the_folder_is_no_empty_store(tmp_path: Path) -> 
         to_read(tmp_path / "inliers")
     with pytest.raises(StoreError, match="Not a directory"):
         models_in(tmp_path / "inliers" / "inliers.sqlite3")
+
+
+def test_a_store_of_a_former_release_is_read_and_gets_courses_once_a_learner_opens_it(tmp_path: Path) -> None:
+    stored(store_of(tmp_path), 1, 2).close()
+    connection = sqlite3.connect(tmp_path / "inliers.sqlite3", isolation_level=None)
+    connection.execute("ALTER TABLE sequences DROP COLUMN course")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    reader = store_of(tmp_path, opens=False)
+    reader.open_to_read()
+    assert [(one.id, one.course) for one in reader.read("accepted")] == [("id-000001", None), ("id-000002", None)]
+    store = store_of(tmp_path)
+    assert all(same(one, sequence_of(number)) for number, one in enumerate(store.read("accepted"), 1))
+    store.offer(sequence_of(3, course=b"what looks saw"), "accepted")
+    store.flush()
+    assert [one.course for one in reader.read("accepted")] == [None, None, b"what looks saw"]
+    assert store.purge(ids=["id-000003"]) == 1
+    assert [one.course for one in reader.read("accepted")] == [None, None]
