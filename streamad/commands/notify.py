@@ -45,6 +45,7 @@ def notify(
         - name: mes
           url: https://mes.plant.example/hooks/streamad
           secret: {file: notify.secret}        # openssl rand -base64 32 > notify.secret
+          on: [alerts, warnings]               # warnings: of sequences that still run
         - name: shift-desk
           apprise: {file: mail.secret}         # mailtos://USER:PASSWORD@plant.example?to=shift@plant.example
           digest: 10m                          # at most one mail in ten minutes

@@ -42,11 +42,18 @@ def phrase(  # noqa: PLR0917  reads as: this channel, in this unit, this much ab
     channel: str, unit: str, size: float | None, direction: Direction, start: float, end: float
 ) -> str:
     """Return such as "temp_c 3.1 K above the band from 62 % to 80 %"; ``start`` and ``end`` are shares (0 to 1)."""
+    return f"{phrase_of(channel, unit, size, direction)} {place(start, end)}"
+
+
+def phrase_of(channel: str, unit: str, size: float | None, direction: Direction) -> str:
+    """Return such as "temp_c 3.1 K above the band"."""
     if size is None or direction == "shape":
-        what = "of unusual shape"
-    else:
-        what = f"{figure(size)} {unit} {direction} the band" if unit else f"{figure(size)} {direction} the band"
-    return f"{channel} {what} {place(start, end)}"
+        return f"{channel} of unusual shape"
+    return (
+        f"{channel} {figure(size)} {unit} {direction} the band"
+        if unit
+        else (f"{channel} {figure(size)} {direction} the band")
+    )
 
 
 def place(start: float, end: float) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from streamad.messages import SCHEMA_VERSION, Alert, Attribution
+from streamad.messages import SCHEMA_VERSION, Alert, Attribution, EarlyWarning
 from streamad.messages.fields import Time, doc
 
 _AT = doc("When the notice was made, RFC 3339 in UTC.")
@@ -31,6 +31,17 @@ class AlertData(msgspec.Struct, frozen=True, kw_only=True):
     link: Annotated[str | None, _LINK]
 
 
+class WarningData(msgspec.Struct, frozen=True, kw_only=True):
+    """One warning of a sequence that still runs, with its reasons."""
+
+    plant: Annotated[str, _PLANT]
+    receiver: Annotated[str, _RECEIVER]
+    headline: Annotated[str, _HEADLINE]
+    warning: Annotated[EarlyWarning, doc("The warning; its warning_id is the notice's webhook-id.")]
+    attribution: Annotated[Attribution | None, _ATTRIBUTION]
+    link: Annotated[str | None, _LINK]
+
+
 class DigestItem(msgspec.Struct, frozen=True, kw_only=True):
     """An alert of a digest with its reasons."""
 
@@ -39,16 +50,26 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True):
     link: Annotated[str | None, _LINK]
 
 
+class DigestWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """A warning of a digest with its reasons."""
+
+    warning: Annotated[EarlyWarning, doc("The warning.")]
+    attribution: Annotated[Attribution | None, _ATTRIBUTION]
+    link: Annotated[str | None, _LINK]
+
+
 class DigestData(msgspec.Struct, frozen=True, kw_only=True):
-    """Several alerts, the first 5 of them with their reasons."""
+    """Several alerts and warnings, the first 5 of them with their reasons."""
 
     plant: Annotated[str, _PLANT]
     receiver: Annotated[str, _RECEIVER]
     headline: Annotated[str, _HEADLINE]
-    count: Annotated[int, msgspec.Meta(ge=2, description="Number of alerts.")]
+    count: Annotated[int, msgspec.Meta(ge=2, description="Number of alerts and warnings.")]
+    n_warnings: Annotated[int, msgspec.Meta(ge=0, description="How many of them are warnings.")]
     streams: Annotated[int, msgspec.Meta(ge=1, le=100, description="Number of their streams; 100: or more.")]
     link: Annotated[str | None, _PAGE]
-    alerts: Annotated[list[DigestItem], msgspec.Meta(min_length=1, max_length=5, description="The first 5 alerts.")]
+    alerts: Annotated[list[DigestItem], msgspec.Meta(max_length=5, description="The alerts among the first 5.")]
+    warnings: Annotated[list[DigestWarning], msgspec.Meta(max_length=5, description="The warnings among the first 5.")]
 
 
 class TestData(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +88,15 @@ class AlertBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     data: Annotated[AlertData, _DATA]
 
 
+class WarningBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="streamad.warning"):
+    """The notice of one warning."""
+
+    timestamp: Annotated[Time, _AT]
+    data: Annotated[WarningData, _DATA]
+
+
 class DigestBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="streamad.digest"):
-    """The notice of several alerts."""
+    """The notice of several alerts and warnings."""
 
     timestamp: Annotated[Time, _AT]
     data: Annotated[DigestData, _DATA]
@@ -81,7 +109,7 @@ class TestBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     data: Annotated[TestData, _DATA]
 
 
-Body: TypeAlias = AlertBody | DigestBody | TestBody
+Body: TypeAlias = AlertBody | WarningBody | DigestBody | TestBody
 
 
 def notice_schema() -> dict[str, Any]:

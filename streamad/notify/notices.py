@@ -10,10 +10,23 @@ from urllib.parse import quote
 import msgspec
 
 from streamad.judge.verdicts import place
-from streamad.messages import Alert, Attribution
-from streamad.notify.bodies import AlertBody, AlertData, Body, DigestBody, DigestData, DigestItem, TestBody, TestData
-from streamad.notify.policy import MOST_STREAMS, Batch
+from streamad.messages import Alert, Attribution, ChannelSegment
+from streamad.notify.bodies import (
+    AlertBody,
+    AlertData,
+    Body,
+    DigestBody,
+    DigestData,
+    DigestItem,
+    DigestWarning,
+    TestBody,
+    TestData,
+    WarningBody,
+    WarningData,
+)
+from streamad.notify.policy import MOST_STREAMS, Batch, Told, id_of
 from streamad.pictures.facts import Facts, cut, departure, headline, is_explained, score_line, when
+from streamad.pictures.warned import span_of, warned_headline, warned_line, warned_when
 from streamad.safe_text import visible_name
 
 MOST_BYTES = 256_000
@@ -25,20 +38,34 @@ _MOST_CHANNELS = 5
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An alert with its reasons, None if they did not come in time."""
+    """An alert or a warning with its reasons, None if they did not come in time."""
 
-    alert: Alert
+    message: Told
     attribution: Attribution | None
 
-    @property
-    def facts(self) -> Facts:
-        """Return what the alert says."""
-        return Facts.of(self.alert)
+    def headline(self) -> str:
+        """Return what happened, on one line."""
+        if isinstance(self.message, Alert):
+            return headline(Facts.of(self.message), self.attribution, _NAME)
+        return f"warning: {warned_headline(self.message, self.attribution, _NAME)}"
+
+    def facts(self) -> list[str]:
+        """Return what was found, and when."""
+        if isinstance(self.message, Alert):
+            facts = Facts.of(self.message)
+            return [score_line(facts), f"{when(facts)}; ended by {facts.reason}"]
+        return [warned_line(self.message), warned_when(self.message)]
+
+    def span(self, segment: ChannelSegment) -> str:
+        """Return when a channel departs."""
+        if isinstance(self.message, Alert):
+            return place(segment.start, segment.end)
+        return span_of(self.message, segment)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a receiver is told: some alerts, of which the first few are in ``items``; a test has none.
+    """What a receiver is told: alerts and warnings, of which the first few are in ``items``; a test has none.
 
     ``link`` is the page's base address, ``picture`` a PNG of the first alert.
     """
@@ -52,6 +79,7 @@ class Notice:
     n_streams: int = 0
     link: str | None = None
     picture: bytes | None = None
+    n_warnings: int = 0
 
     @classmethod
     def test(cls, plant: str, receiver: str, at: datetime, link: str | None) -> Notice:
@@ -61,11 +89,12 @@ class Notice:
     @classmethod
     def of(cls, batch: Batch, items: list[Item], **more: Any) -> Notice:
         """Return the notice of a batch, whose first alerts are ``items``."""
-        return cls(batch.id, items=tuple(items), count=batch.count, n_streams=len(batch.streams), **more)
+        n, n_warnings, n_streams = batch.count, batch.n_warnings, len(batch.streams)
+        return cls(batch.id, items=tuple(items), count=n, n_warnings=n_warnings, n_streams=n_streams, **more)
 
     def link_to(self, item: Item) -> str | None:
         """Return the address of the page of a sequence."""
-        return None if self.link is None else f"{self.link}/s/{quote(item.alert.alert_id, safe='')}"
+        return None if self.link is None else f"{self.link}/s/{quote(id_of(item.message), safe='')}"
 
     # --- for programs -----------------------------------------------------------------------------------------------
 
@@ -75,22 +104,43 @@ class Notice:
         if len(content) > MOST_BYTES:
             content = self._encoded(tuple(_without_terms(item) for item in self.items))
         if len(content) > MOST_BYTES:
-            content = self._encoded(tuple(Item(item.alert, None) for item in self.items))
+            content = self._encoded(tuple(Item(item.message, None) for item in self.items))
         return content
 
     def _encoded(self, items: tuple[Item, ...]) -> bytes:
         about = {"plant": self.plant, "receiver": self.receiver, "headline": self.title()}
-        told = [{"alert": i.alert, "attribution": i.attribution, "link": self.link_to(i)} for i in items]
         body: Body
-        if not told:
+        if not items:
             body = TestBody(timestamp=self.at, data=TestData(**about, link=self.link))
-        elif self.count == 1:
-            body = AlertBody(timestamp=self.at, data=AlertData(**about, **told[0]))  # type: ignore[arg-type]
+        elif self.count > 1:
+            body = DigestBody(timestamp=self.at, data=self._digest(items, about))
         else:
-            shown = [DigestItem(**each) for each in told]  # type: ignore[arg-type]
-            more = DigestData(**about, count=self.count, streams=self.n_streams, link=self.link, alerts=shown)
-            body = DigestBody(timestamp=self.at, data=more)
+            (item,) = items
+            more: dict[str, Any] = {**about, "attribution": item.attribution, "link": self.link_to(item)}
+            if isinstance(item.message, Alert):
+                body = AlertBody(timestamp=self.at, data=AlertData(alert=item.message, **more))
+            else:
+                body = WarningBody(timestamp=self.at, data=WarningData(warning=item.message, **more))
         return msgspec.json.encode(body)
+
+    def _digest(self, items: tuple[Item, ...], about: dict[str, str]) -> DigestData:
+        alerts: list[DigestItem] = []
+        warnings: list[DigestWarning] = []
+        for item in items:
+            link, message = self.link_to(item), item.message
+            if isinstance(message, Alert):
+                alerts.append(DigestItem(alert=message, attribution=item.attribution, link=link))
+            else:
+                warnings.append(DigestWarning(warning=message, attribution=item.attribution, link=link))
+        return DigestData(
+            **about,
+            count=self.count,
+            n_warnings=self.n_warnings,
+            streams=self.n_streams,
+            link=self.link,
+            alerts=alerts,
+            warnings=warnings,
+        )
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -101,9 +151,13 @@ class Notice:
         if self.count == 1:
             return f"streamad {self.plant}: {_headline(self.items[0])}"
         more = "more than " if self.n_streams >= MOST_STREAMS else ""
-        on = visible_name(cut(self.items[0].alert.stream, _NAME))
+        on = visible_name(cut(self.items[0].message.stream, _NAME))
         on = on if self.n_streams == 1 else f"{more}{self.n_streams} streams"
-        return f"streamad {self.plant}: {self.count} alerts on {on}"
+        return f"streamad {self.plant}: {self._counted()} on {on}"
+
+    def _counted(self) -> str:
+        parts = [(self.count - self.n_warnings, "alert"), (self.n_warnings, "warning")]
+        return " and ".join(f"{n} {name}{'s' if n > 1 else ''}" for n, name in parts if n)
 
     def text(self) -> str:
         """Return what happened, where, when and why, with links."""
@@ -124,29 +178,26 @@ class Notice:
         return [] if self.link is None else [f"All of them: {self.link}/" if self.items else f"The page: {self.link}/"]
 
     def _lines(self, item: Item) -> list[str]:
-        facts, attribution = item.facts, item.attribution
-        lines = [score_line(facts), f"{when(facts)}; ended by {facts.reason}"]
+        attribution, lines = item.attribution, item.facts()
         if attribution is None or not is_explained(attribution):
             lines.append("no reasons yet" if attribution is None else f"not explained: {attribution.detail or '-'}")
         else:
-            lines += _reasons(attribution)
-        lines.append(f"id {facts.id}")
+            lines += _reasons(item, attribution)
+        lines.append(f"id {id_of(item.message)}")
         lines = [visible_name(line) for line in lines]
         return lines if (link := self.link_to(item)) is None else [*lines, f"Look and judge: {link}"]
 
 
 def _headline(item: Item) -> str:
-    return visible_name(headline(item.facts, item.attribution, _NAME))
+    return visible_name(item.headline())
 
 
-def _reasons(attribution: Attribution) -> list[str]:
+def _reasons(item: Item, attribution: Attribution) -> list[str]:
     lines = []
     large = [each for each in attribution.channels if each.share >= _LEAST_SHARE]
     for share in large[:_MOST_CHANNELS]:
         words = [
-            f"{departure(each)} {place(each.start, each.end)}"
-            for each in attribution.segments
-            if each.channel == share.channel
+            f"{departure(each)} {item.span(each)}" for each in attribution.segments if each.channel == share.channel
         ]
         lines.append("  ".join([f"{cut(share.channel, _NAME)} {100 * share.share:.0f} %", *words]))
     lines += [f"nearest normal: {cut(each.sequence, _NAME)}" for each in attribution.nearest[:1]]
@@ -156,4 +207,4 @@ def _reasons(attribution: Attribution) -> list[str]:
 def _without_terms(item: Item) -> Item:
     if item.attribution is None:
         return item
-    return Item(item.alert, msgspec.structs.replace(item.attribution, terms=[]))
+    return Item(item.message, msgspec.structs.replace(item.attribution, terms=[]))

@@ -1,4 +1,7 @@
-"""Which alerts a receiver gets, in which notice, and when: filters, digest, quiet period. Pure; times are seconds."""
+"""Which alerts and warnings a receiver gets, in which notice, and when: filters, digest, quiet period. Pure.
+
+Times are seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from typing import TypeAlias
 
-from streamad.messages import Alert
+from streamad.messages import Alert, EarlyWarning
 from streamad.settings.outputs import ReceiverSettings
 
+Told: TypeAlias = Alert | EarlyWarning
+"""What a notice tells of. What is said of alerts here holds for warnings, too."""
 MOST_SHOWN = 5
 """Alerts of a digest that are in it with their reasons; the others are counted."""
 MOST_HELD = 20_000
@@ -22,11 +28,16 @@ MOST_STREAMS = 100
 """Streams of a digest that are counted."""
 
 
+def id_of(message: Told) -> str:
+    """Return the id of an alert or a warning."""
+    return message.alert_id if isinstance(message, Alert) else message.warning_id
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """An alert, and when it was read."""
 
-    alert: Alert
+    message: Told
     at_s: float
 
 
@@ -36,6 +47,7 @@ class Batch:
 
     first: list[Arrival] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    n_warnings: int = 0
     streams: set[str] = field(default_factory=set)
     _ids: blake2b = field(default_factory=lambda: blake2b(digest_size=16))
 
@@ -47,28 +59,30 @@ class Batch:
     @property
     def id(self) -> str:
         """Return the alert's id; for several one that the same alerts have again."""
-        return self.first[0].alert.alert_id if self.count == 1 else self._ids.hexdigest()
+        return id_of(self.first[0].message) if self.count == 1 else self._ids.hexdigest()
 
     def add(self, arrival: Arrival, number: int) -> None:
         """Add the alert of message ``number``."""
         if len(self.first) < MOST_SHOWN:
             self.first.append(arrival)
         if len(self.streams) < MOST_STREAMS:
-            self.streams.add(arrival.alert.stream)
+            self.streams.add(arrival.message.stream)
         self.numbers.append(number)
-        self._ids.update(arrival.alert.alert_id.encode("utf-8", "replace"))
+        self.n_warnings += isinstance(arrival.message, EarlyWarning)
+        self._ids.update(id_of(arrival.message).encode("utf-8", "replace"))
 
     def add_all(self, other: Batch) -> None:
         """Add the alerts of a later batch."""
         self.first += other.first[: MOST_SHOWN - len(self.first)]
         self.streams |= set(sorted(other.streams)[: MOST_STREAMS - len(self.streams)])
         self.numbers += other.numbers
+        self.n_warnings += other.n_warnings
         self._ids.update(other._ids.digest())
 
 
 @dataclass(slots=True)
 class _Quiet:
-    """The quiet period of a stream: its end, and the alerts that wait for it."""
+    """The quiet period of a stream's alerts, or of its warnings: its end, and what waits for it."""
 
     until_s: float
     batch: Batch = field(default_factory=Batch)
@@ -82,7 +96,9 @@ class Policy:
         self._digest_s = receiver.digest_us / 1e6
         self._quiet_s = receiver.quiet / 1e6
         self._waiting: deque[Batch] = deque()
-        self._quiet: dict[str, _Quiet] = {}  # all periods are of one length: the first one ends first
+        self._quiet: dict[
+            tuple[type[Told], str], _Quiet
+        ] = {}  # all periods are of one length: the first one ends first
         self._next_notice_s = float("-inf")
         self.n_held = 0
         """Alerts that wait."""
@@ -92,27 +108,29 @@ class Policy:
         """Return whether no more alerts should be read for now."""
         return self.n_held >= MOST_HELD or len(self._waiting) >= MOST_WAITING
 
-    def wants(self, alert: Alert) -> bool:
+    def wants(self, message: Told) -> bool:
         """Return whether the receiver gets this alert."""
         receiver = self._receiver
         return (
-            _matches(alert.stream, receiver.streams)
-            and _matches(alert.model.name, receiver.models)
-            and (receiver.max_p is None or alert.p_value <= receiver.max_p)
+            ("alerts" if isinstance(message, Alert) else "warnings") in receiver.on
+            and _matches(message.stream, receiver.streams)
+            and _matches(message.model.name, receiver.models)
+            and (receiver.max_p is None or message.p_value <= receiver.max_p)
         )
 
-    def add(self, alert: Alert, number: int, now_s: float) -> None:
+    def add(self, message: Told, number: int, now_s: float) -> None:
         """Take the alert of message ``number``."""
         self._end_quiet(now_s)
         self.n_held += 1
-        arrival, batch = Arrival(alert, now_s), Batch()
-        quiet = self._quiet.get(alert.stream)
+        arrival, batch = Arrival(message, now_s), Batch()
+        of = type(message), message.stream
+        quiet = self._quiet.get(of)
         if quiet is not None:
             quiet.batch.add(arrival, number)
             return
         batch.add(arrival, number)
         self._put(batch)
-        self._begin_quiet(alert.stream, now_s)
+        self._begin_quiet(of, now_s)
 
     def due(self, now_s: float) -> Batch | None:
         """Return the alerts of the next notice if it may go now."""
@@ -140,27 +158,27 @@ class Policy:
         else:
             self._waiting.append(batch)
 
-    def _begin_quiet(self, stream: str, now_s: float) -> None:
+    def _begin_quiet(self, of: tuple[type[Told], str], now_s: float) -> None:
         if not self._quiet_s:
             return
         if len(self._quiet) >= MOST_QUIET:
             oldest = self._quiet.pop(next(iter(self._quiet)))
             if oldest.batch.count:
                 self._put(oldest.batch)
-        self._quiet[stream] = _Quiet(now_s + self._quiet_s)
+        self._quiet[of] = _Quiet(now_s + self._quiet_s)
 
     def _end_quiet(self, until_s: float, now_s: float | None = None) -> None:
         """End the quiet periods that end by ``until_s``; one with alerts gives a notice, and begins anew."""
         ended = []
-        for stream, quiet in self._quiet.items():
+        for of, quiet in self._quiet.items():
             if quiet.until_s > until_s:
                 break
-            ended.append(stream)
-        for stream in ended:
-            quiet = self._quiet.pop(stream)
+            ended.append(of)
+        for of in ended:
+            quiet = self._quiet.pop(of)
             if quiet.batch.count:
                 self._put(quiet.batch)
-                self._begin_quiet(stream, until_s if now_s is None else now_s)
+                self._begin_quiet(of, until_s if now_s is None else now_s)
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -1,22 +1,23 @@
-"""One receiver: follows the alerts with a group of its own, and sends it notices until all are done."""
+"""One receiver: follows alerts and warnings with groups of its own, and sends it notices until all are done."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from streamad.errors import UsageError
-from streamad.messages import Alert, Attribution, Verdict
+from streamad.messages import Alert, Attribution, EarlyWarning, Role, Verdict
 from streamad.notify.companions import Companions
 from streamad.notify.notices import Item, Notice
 from streamad.notify.picturing import Picturing
-from streamad.notify.policy import Batch, Policy
+from streamad.notify.policy import Batch, Policy, id_of
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender, deliver
 from streamad.notify.undelivered import Undelivered
-from streamad.outputs.reader import Decoder, Reader, Unreadable
+from streamad.outputs.reader import Decoder, Reader, Received, Unreadable
 from streamad.outputs.reading import subscription_of
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription
@@ -31,13 +32,26 @@ ATTRIBUTION_WAIT_S = 10.0
 _LONGEST_GROUP = 64
 
 
-def group_of(plant: str, receiver: str) -> str:
-    """Return the group that keeps the position of a receiver; at most 64 characters, as file names allow."""
-    name = f"streamad.{plant}.notify.{receiver}"
+def group_of(plant: str, receiver: str, role: Role = "alerts") -> str:
+    """Return the group that keeps the position of a receiver; at most 64 characters, as file names allow.
+
+    That in the warnings has a further point: no receiver's name begins with one.
+    """
+    ours = receiver if role == "alerts" else f".{receiver}"
+    name = f"streamad.{plant}.notify.{ours}"
     if len(name) <= _LONGEST_GROUP:
         return name
     short = blake2b(name.encode(), digest_size=6).hexdigest()
-    return f"streamad.{plant[:16]}.notify.{receiver[:16]}.{short}"
+    return f"streamad.{plant[:16]}.notify.{ours[:16]}.{short}"
+
+
+def roles_of(plant: Plant, settings: ReceiverSettings) -> tuple[Role, ...]:
+    """Return the roles that a receiver follows: without a sink of their own warnings lie with the alerts."""
+    own = plant.settings.sinks.warnings is not None
+    roles: dict[Role, None] = {}
+    for each in settings.on:
+        roles["warnings" if each == "warnings" and own else "alerts"] = None
+    return tuple(roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +65,10 @@ class Shared:
 
 
 class Receiver:
-    """Law: the group's position is that of the first alert that is neither delivered nor given up nor filtered out.
+    """Law: a group's position is that of the first alert that is neither delivered nor given up nor filtered out.
 
-    So each alert is in a notice that the receiver took, at least once, or an event says that it was given up.
+    So each alert is in a notice that the receiver took, at least once, or an event says that it was given up. The same
+    holds for warnings.
     """
 
     def __init__(self, shared: Shared, settings: ReceiverSettings, sender: Sender) -> None:
@@ -63,25 +78,38 @@ class Receiver:
         self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
         self._sending = asyncio.Lock()
         self._has_skipped = False
-        wanted = {"group": group_of(plant.settings.name, settings.name), "start": settings.start}
-        subscription = subscription_of(plant, "alerts", wanted, is_patient=True)
-        if not isinstance(subscription, HoldingSubscription):
-            raise UsageError("notices need alerts in a file or a topic of Kafka (sinks.alerts)")
-        alerts = Decoder((Alert, Verdict))  # verdicts are of what could not be judged
-        self._messages = Reader(subscription, alerts, on_unreadable=self._skip, ahead=True)
+        self._feeds = [self._feed(role) for role in roles_of(plant, settings)]
         self._work: asyncio.Task[None] | None = None
+
+    def _feed(self, role: Role) -> Reader[Alert | Verdict | EarlyWarning]:
+        wanted = {
+            "group": group_of(self._plant.settings.name, self._settings.name, role),
+            "start": self._settings.start,
+        }
+        subscription = subscription_of(self._plant, role, wanted, is_patient=True)
+        if not isinstance(subscription, HoldingSubscription):
+            raise UsageError(f"notices need {role} in a file or a topic of Kafka (sinks.{role})")
+        # Verdicts are of what could not be judged. Two roles may share a place, and each message is one feed's.
+        of_alerts = (
+            (Alert, Verdict) if len(roles_of(self._plant, self._settings)) > 1 else (Alert, Verdict, EarlyWarning)
+        )
+        kinds: tuple[type[Alert | Verdict | EarlyWarning], ...] = of_alerts if role == "alerts" else (EarlyWarning,)
+        return Reader(subscription, Decoder(kinds), on_unreadable=self._skip, ahead=True)
 
     async def run(self) -> None:
         """Send notices until ``stop``; it ends when the receiver wants no more. Raises SourceError."""
         self._work = asyncio.current_task()
         try:
-            async with self._messages:
+            async with AsyncExitStack() as feeds:
+                for feed in self._feeds:
+                    await feeds.enter_async_context(feed)
                 await self._read_and_send()
         finally:
             await self._sender.close()
 
     async def _read_and_send(self) -> None:
-        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_all())]
+        tasks = [asyncio.create_task(self._read(number, feed)) for number, feed in enumerate(self._feeds)]
+        tasks.append(asyncio.create_task(self._send_all()))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -107,17 +135,27 @@ class Receiver:
         if self._work is not None:
             self._work.cancel()
 
-    async def _read(self) -> None:
-        while batch := await self._messages.arrived():
+    async def _read(self, number: int, feed: Reader[Alert | Verdict | EarlyWarning]) -> None:
+        while batch := await feed.arrived():
             for one in batch:
-                if not isinstance(one.message, Alert) or not self._policy.wants(one.message):
-                    self._messages.done([one.number])
-                    continue
-                self._policy.add(one.message, one.number, _now_s())
-                self._has_news.set()
-                while self._policy.is_full:
-                    self._has_room.clear()
-                    await self._has_room.wait()
+                await self._take(one, number, feed)
+
+    async def _take(
+        self, one: Received[Alert | Verdict | EarlyWarning], number: int, feed: Reader[Alert | Verdict | EarlyWarning]
+    ) -> None:
+        """Take a message of the feed ``number``; the policy knows it by a number that says which one, too."""
+        if isinstance(one.message, Verdict) or not self._policy.wants(one.message):
+            feed.done([one.number])
+            return
+        self._policy.add(one.message, one.number * len(self._feeds) + number, _now_s())
+        self._has_news.set()
+        while self._policy.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _done(self, numbers: Sequence[int]) -> None:
+        for number, feed in enumerate(self._feeds):
+            feed.done(each // len(self._feeds) for each in numbers if each % len(self._feeds) == number)
 
     def _skip(self, unreadable: Unreadable) -> None:
         """Warn of the first line that no monitor writes."""
@@ -137,7 +175,7 @@ class Receiver:
                         await self._has_news.wait()
                 continue
             await self._tell(batch)
-            self._messages.done(batch.numbers)
+            self._done(batch.numbers)
 
     async def _tell(self, batch: Batch) -> None:
         """Send the notice of ``batch``, or say that it could not be made. Raises ReceiverGone."""
@@ -153,11 +191,12 @@ class Receiver:
         items = []
         for arrival in batch.first:
             until_s = arrival.at_s + ATTRIBUTION_WAIT_S
-            attribution = await self._shared.attributions.of(arrival.alert.alert_id, Attribution, until_s)
-            items.append(Item(arrival.alert, attribution))
+            attribution = await self._shared.attributions.of(id_of(arrival.message), Attribution, until_s)
+            items.append(Item(arrival.message, attribution))
         picture = None
         if self._sender.takes_pictures and self._settings.picture:
-            picture = await self._shared.picturing.of(items[0], batch.first[0].at_s + ATTRIBUTION_WAIT_S)
+            first = next((n for n, item in enumerate(items) if isinstance(item.message, Alert)), 0)
+            picture = await self._shared.picturing.of(items[first], batch.first[first].at_s + ATTRIBUTION_WAIT_S)
         settings = self._plant.settings
         return Notice.of(
             batch,
@@ -189,12 +228,13 @@ class Receiver:
                 get_status_logger().info("a notice is delivered now", receiver=name, notice=notice.id, failed=n_failed)
 
     async def _give_up(self, batch: Batch, why: str, *, tries: int) -> None:
-        alerts = ", ".join(arrival.alert.alert_id for arrival in batch.first)
+        alerts = ", ".join(id_of(arrival.message) for arrival in batch.first)
+        what = "the alerts and warnings" if batch.n_warnings else "the alerts"
         more = f" and {batch.count - len(batch.first)} more" if batch.count > len(batch.first) else ""
         await self._say(
             "notice_undelivered",
-            f"{why}; the alerts: {alerts}{more}",
-            stream=batch.first[0].alert.stream if len(batch.streams) == 1 else None,
+            f"{why}; {what}: {alerts}{more}",
+            stream=batch.first[0].message.stream if len(batch.streams) == 1 else None,
             figures={"alerts": batch.count, "tries": tries},
         )
 

@@ -14,7 +14,7 @@ from streamad.errors import ConfigError, PluginError, Problem, UsageError
 from streamad.notify.companions import Companions
 from streamad.notify.notices import Notice
 from streamad.notify.picturing import Picturing
-from streamad.notify.receiver import Receiver, Shared
+from streamad.notify.receiver import Receiver, Shared, roles_of
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender
 from streamad.notify.undelivered import Undelivered
 from streamad.notify.webhook import WebhookSender
@@ -82,8 +82,16 @@ def check_receivers(plant: Plant) -> None:
     """Raise UsageError if there is nobody to tell, or nothing to tell of."""
     if not plant.settings.notify.receivers:
         raise UsageError("the config names no receivers: add notify.receivers, a name and a url or apprise for each")
-    if place_of(plant, "alerts") is None:
-        raise UsageError("notices need alerts in a file or a topic: set sinks.alerts, such as out/alerts.jsonl")
+    if (problem := unread(plant)) is not None:
+        raise UsageError(problem)
+
+
+def unread(plant: Plant) -> str | None:
+    """Return why what the receivers want cannot be read, None if it can."""
+    for role in {role: None for each in plant.settings.notify.receivers for role in roles_of(plant, each)}:
+        if place_of(plant, role) is None:
+            return f"notices need {role} in a file or a topic: set sinks.{role}, such as out/{role}.jsonl"
+    return None
 
 
 class Notifier:

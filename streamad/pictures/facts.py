@@ -118,16 +118,19 @@ def finding(facts: Facts, attribution: Attribution | None, most: int | None = No
         name = cut(first.channel, most or len(first.channel))
         why = phrase(name, first.unit, first.size, first.direction, first.start, first.end)
     elif attribution is not None:
-        named = [each for each in attribution.channels[:_NAMED] if each.share >= NAMED_SHARE]
-        if named:
-            why = "because of " + ", ".join(
-                f"{cut(each.channel, most or len(each.channel))} {100 * each.share:.0f} %" for each in named
-            )
+        why = shares_of(attribution, most)
     if not why:
         why = _SAID[facts.decision]
         if facts.detail and not facts.is_alert:
             why += f" ({facts.detail})"
     return why
+
+
+def shares_of(attribution: Attribution, most: int | None = None) -> str:
+    """Return the channels with the largest shares, "" if none has a large one."""
+    named = [each for each in attribution.channels[:_NAMED] if each.share >= NAMED_SHARE]
+    words = (f"{cut(each.channel, most or len(each.channel))} {100 * each.share:.0f} %" for each in named)
+    return f"because of {', '.join(words)}" if named else ""
 
 
 def cut(name: str, most: int) -> str:

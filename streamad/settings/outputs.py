@@ -227,18 +227,20 @@ class ReceiverSettings(ConfigSection):
     """Webhook: certificates of the authorities that its address is checked with; null: the known ones."""
     apprise: SecretSource | None = None
     """Mail, Teams, Slack: the apprise URL, such as `mailtos://...`; it holds passwords."""
+    on: tuple[Literal["alerts", "warnings"], ...] = Field(default=("alerts",), min_length=1)
+    """What it is told of: alerts, warnings of running sequences (`alerts.early`), or both."""
     picture: bool = True
     """Mail, Teams, Slack: attach a picture of the first alert of a notice, if its window is kept."""
     streams: tuple[str, ...] = ()
-    """Patterns (`reactor-*`) of the streams whose alerts it gets; []: all."""
+    """Patterns (`reactor-*`) of the streams that it is told of; []: all."""
     models: tuple[str, ...] = ()
-    """Patterns of the models whose alerts it gets; []: all."""
+    """Patterns of the models that it is told of; []: all."""
     max_p: float | None = Field(default=None, gt=0, le=1)
-    """Largest p-value of the alerts it gets; null: all."""
+    """Largest p-value of the alerts and warnings it gets; null: all."""
     digest: Duration | None = Field(default=None, le=_DAY_US)
-    """At most one notice in so much time, of all alerts since the last; null: 0 for a webhook, 1m for others."""
+    """At most one notice in so much time, of all since the last; null: 0 for a webhook, 1m for others."""
     quiet: Duration = Field(default=0, le=_DAY_US)
-    """After a notice on a stream, its further alerts wait so long, and then come in one notice."""
+    """After a notice of an alert (warning) on a stream, its further ones wait so long, and come in one notice."""
     tries: int = Field(default=20, ge=1, le=1_000)
     """How often a notice is tried before it is given up; the pauses double from 1 s to 10 min."""
     start: Literal["latest", "earliest"] = "latest"

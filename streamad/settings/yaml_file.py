@@ -47,6 +47,13 @@ class _Loader(yaml.SafeLoader):
             kind = str(node.tag).rpartition(":")[2]
             raise yaml.constructor.ConstructorError(None, None, f"no valid {kind}", node.start_mark) from error
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Make a mapping, whose keys are texts also if they read ``on`` or ``no``, which are booleans elsewhere."""
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.tag == "tag:yaml.org,2002:bool":
+                key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
+
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]]:
     """Return the mapping in ``path``, the line of each key, and a problem for each key given twice.

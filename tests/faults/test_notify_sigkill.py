@@ -1,4 +1,6 @@
-"""``streamad notify`` killed at any moment: each alert reaches each receiver at least once, again only after a kill."""
+"""``streamad notify`` killed at any moment: each alert and warning reaches each receiver at least
+once, again only after a kill.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,12 @@ TOGETHER = 5
 
 
 def _write_slowly(folder: Path, rng: random.Random, alerts: int, chunks: Sequence[int], stop: threading.Event) -> None:
-    """Write the alerts as a monitor does: some at a time, each attribution a moment later."""
+    """Write alerts and warnings as a monitor does: some at a time, each attribution a moment later."""
     n = 0
     while n < alerts and not stop.is_set():
         more = min(rng.choice(chunks), alerts - n)
-        write(folder, "alert", range(n, n + more))
+        write(folder, "alert", [i for i in range(n, n + more) if i % 3])
+        write(folder, "warning", [i for i in range(n, n + more) if not i % 3])
         stop.wait(rng.uniform(0, 0.05))
         write(folder, "attribution", range(n, n + more))
         n += more
@@ -45,7 +48,10 @@ def test_no_alert_is_lost_and_each_is_repeated_at_most_once_for_each_kill(
     rng, stop = random.Random(str(settings)), threading.Event()
     with listening(Hook(lambda n, _: 500 if n % 67 == 0 else 204)) as one, listening(Hook()) as other:
         hooks = (one, other)
-        notified_plant(tmp_path, *(receiver(hook, f"at-{n}", **settings) for n, hook in enumerate(hooks)))
+        notified_plant(
+            tmp_path,
+            *(receiver(hook, f"at-{n}", on=["alerts", "warnings"], **settings) for n, hook in enumerate(hooks)),
+        )
         writing = threading.Thread(target=_write_slowly, args=(tmp_path, rng, alerts, chunks, stop))
         writing.start()
         try:

@@ -310,9 +310,13 @@ def check_notify(plant: Plant) -> list[Finding]:
         need_notify()
     except StreamadError as error:
         return [*findings, *failure("notify", error)]
-    if place_of(plant, "alerts") is None:
-        advice = "set sinks.alerts to a file or topic, such as out/alerts.jsonl"
-        findings.append(failed("notify", "notices need alerts that can be read", advice))
+    from streamad.notify.service import unread  # noqa: PLC0415 - an extra
+
+    if (problem := unread(plant)) is not None:
+        what, _, advice = problem.partition(": ")
+        findings.append(failed("notify", what, advice))
+    if plant.settings.alerts.early is None and any("warnings" in each.on for each in settings.receivers):
+        findings.append(warning("notify.receivers", "there are no warnings to tell of", "add alerts.early: {}"))
     if place_of(plant, "attributions") is None:
         findings.append(warning("notify", "notices have no reasons", "write sinks.attributions to a file or topic"))
     if settings.link is None:

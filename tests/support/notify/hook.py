@@ -36,11 +36,11 @@ class Hook:
 
     @property
     def alert_ids(self) -> list[str]:
-        """The ids of the alerts in all notices that were taken, those of a digest among them."""
+        """The ids of the alerts and warnings in all notices that were taken, those of a digest among them."""
         found = []
-        for notice in self.notices:
-            data = notice["data"]
-            found += [each["alert"]["alert_id"] for each in data.get("alerts", [data])]
+        for data in (notice["data"] for notice in self.notices):
+            told = [*data["alerts"], *data["warnings"]] if "count" in data else [data]
+            found += [each["alert"]["alert_id"] if "alert" in each else each["warning"]["warning_id"] for each in told]
         return found
 
     def wait(self, is_enough: Callable[[Hook], bool], limit_s: float = LIMIT_S) -> None:

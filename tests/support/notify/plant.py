@@ -11,29 +11,32 @@ import msgspec
 from streamad.messages import Message
 from streamad.plant import Plant
 from tests.support.notify.hook import SECRET, Hook
-from tests.support.web.messages import messages_of
+from tests.support.web.messages import messages_of, warning_of
 from tests.support.web.page import plant_in
 
 PLACES = {
     "verdicts": "verdicts.jsonl", "alerts": "alerts.jsonl", "attributions": "attributions.jsonl",
-    "windows": "windows.jsonl",
+    "windows": "windows.jsonl", "warnings": "warnings.jsonl",
 }  # fmt: skip
 _AT = {"alert": 1, "attribution": 2, "window": 3}
 
 
 def id_of(i: int) -> str:
-    """Return the id of alert ``i``."""
+    """Return the id of alert or warning ``i``."""
     return f"{i:032x}"
 
 
 def message(kind: str, i: int) -> Message:
-    """Return the alert, the attribution or the window of sequence ``i``."""
+    """Return the alert, the attribution, the window or the warning of sequence ``i``."""
+    if kind == "warning":
+        return warning_of(i, warning_id=id_of(i))
     return messages_of(i)[_AT[kind]]
 
 
 def write(folder: Path, kind: str, numbers: Sequence[int]) -> None:
-    """Append messages to their file."""
-    with (folder / PLACES[f"{kind}s"]).open("ab") as file:
+    """Append messages to their file, or to another one (``warning in alerts``)."""
+    kind, _, place = kind.partition(" in ")
+    with (folder / PLACES[place or f"{kind}s"]).open("ab") as file:
         file.writelines(msgspec.json.encode(message(kind, i)) + b"\n" for i in numbers)
 
 

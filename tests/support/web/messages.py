@@ -10,7 +10,9 @@ import numpy as np
 from streamad.messages import (
     Alert,
     Attribution,
+    ChannelSegment,
     ChannelShare,
+    EarlyWarning,
     Feedback,
     Message,
     ModelRef,
@@ -58,3 +60,28 @@ def messages_of(i: int) -> list[Message]:
             alert_id=judged.verdict_id, judgement="confirmed", note="b", by="lee", created_at=at + timedelta(seconds=9)
         ),
     ]  # fmt: skip
+
+
+def warning_of(i: int, **more: Any) -> EarlyWarning:
+    """Return the warning of the sequence of ``verdict(i)``, raised amid it."""
+    judged = verdict(i)
+    fields: dict[str, Any] = {
+        "warning_id": f"{i:032x}".replace("0", "f", 1), "stream": judged.stream, "sequence": judged.sequence,
+        "start_time": judged.start_time, "time": judged.start_time + timedelta(seconds=27), "n_points": 27, "age": 0.54,
+        "look": 5, "score": 4.2, "p_value": 0.01, "false_alarm_rate": 0.01, "tail": "empirical", "model": MODEL,
+        "created_at": judged.start_time + timedelta(seconds=28),
+    }  # fmt: skip
+    return EarlyWarning(**fields | more)
+
+
+def reasons_of(warning: EarlyWarning) -> Attribution:
+    """Return why ``warning`` was raised."""
+    segment = ChannelSegment(
+        channel="temp_c", unit="K", start=0.5, end=1.0, start_time=warning.start_time + timedelta(seconds=13),
+        end_time=warning.time, direction="above", size=2.0, text="temp_c 2 K above the band from 50 % to 100 %",
+    )  # fmt: skip
+    return Attribution(
+        alert_id=warning.warning_id, stream=warning.stream, sequence=warning.sequence, score=warning.score, terms=[],
+        dominating_transformation=0, channels=[ChannelShare(channel="temp_c", unit="K", share=1.0)], segments=[segment],
+        method="channel-replacement", tail="empirical", model=warning.model, created_at=warning.created_at,
+    )  # fmt: skip

@@ -33,7 +33,10 @@ def plant_in(folder: Path, **more: Any) -> Plant:
         "channels": [{"name": "temp_c", "unit": "K"}],
         "source": {"url": "live/*.jsonl"},
         "window": {"length": 3},
-        "sinks": {role: f"file:{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "windows", "events")},
+        "sinks": {
+            role: f"file:{role}.jsonl"
+            for role in ("alerts", "warnings", "attributions", "verdicts", "windows", "events")
+        },
         "learning": {"store": "inliers", "feedback": "file:feedback.jsonl"},
         **more,
     }

@@ -6,12 +6,15 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import jsonschema
 import msgspec
 
 from streamad.messages import Alert, Attribution, TermShare
+from streamad.notify.bodies import notice_schema
 from streamad.notify.notices import MOST_BYTES, Item, Notice
 from streamad.notify.policy import Arrival, Batch
 from tests.support.notify.plant import id_of, message
+from tests.support.web.messages import reasons_of, warning_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -56,22 +59,51 @@ def test_json_is_bounded() -> None:
     found = item(1)
     assert found.attribution is not None
     terms = [TermShare(transformation=i, term=1.0, calibration_quantile=0.5, member="m" * 900) for i in range(2_000)]
-    large = Item(found.alert, msgspec.structs.replace(found.attribution, terms=terms))
+    large = Item(found.message, msgspec.structs.replace(found.attribution, terms=terms))
     body = of(large).body()
     assert len(body) < MOST_BYTES
     assert json.loads(body)["data"]["attribution"]["terms"] == []
-    larger = Item(found.alert, msgspec.structs.replace(found.attribution, detail="d" * MOST_BYTES))
+    larger = Item(found.message, msgspec.structs.replace(found.attribution, detail="d" * MOST_BYTES))
     assert json.loads(of(larger).body())["data"]["attribution"] is None
 
 
 def test_without_reasons_it_says_so() -> None:
-    told = of(Item(item(1).alert, None))
+    told = of(Item(item(1).message, None))
     assert "no reasons yet" in told.text()
     assert told.title() == "streamad hall: reactor-1 B-1: alert"
 
 
 def test_a_batch_of_one_is_an_alert_with_its_id() -> None:
     batch = Batch()
-    batch.add(Arrival(item(1).alert, 0.0), 0)
+    batch.add(Arrival(item(1).message, 0.0), 0)
     told = Notice.of(batch, [item(1)], plant="hall", receiver="first", at=NOW)
     assert (told.id, json.loads(told.body())["type"]) == (id_of(1), "streamad.alert")
+
+
+def test_a_warning_says_that_the_sequence_still_runs_at_which_age_and_why() -> None:
+    warning = warning_of(1)
+    told = Notice("x", "hall", "first", NOW, (Item(warning, reasons_of(warning)),), 1, 1, "https://page.example")
+    assert told.title() == (
+        "streamad hall: warning: reactor-1 B-1 leaves the normal course at 54 % of the usual length (27 s): "
+        "temp_c 2 K above the band from 13 s to 27 s"
+    )
+    lines = told.text().splitlines()
+    assert lines[2:4] == [
+        "◆ WARNING   p 0.0100 (warning at 0.01 or less)   look 5 of model default 0001",
+        "seen from 2026-03-01 06:00:10 to 06:00:37 UTC; its verdict follows at its end",
+    ]
+    assert "temp_c 100 %  2 K above the band from 13 s to 27 s" in lines
+    body = json.loads(told.body())
+    assert (body["type"], body["data"]["warning"]["warning_id"]) == ("streamad.warning", warning.warning_id)
+    assert body["data"]["link"] == f"https://page.example/s/{warning.warning_id}"
+
+
+def test_a_digest_counts_warnings_apart() -> None:
+    warning = Item(warning_of(2), None)
+    told = Notice("x", "hall", "first", NOW, (item(1), warning), 7, 2, n_warnings=1)
+    assert told.title() == "streamad hall: 6 alerts and 1 warning on 2 streams"
+    data = json.loads(told.body())["data"]
+    assert (data["count"], data["n_warnings"], len(data["alerts"]), len(data["warnings"])) == (7, 1, 1, 1)
+    jsonschema.validate(json.loads(told.body()), notice_schema())
+    alone = Notice("x", "hall", "first", NOW, (warning, warning), 2, 1, n_warnings=2)
+    assert alone.title() == "streamad hall: 2 warnings on reactor-2"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.messages import Alert, ModelRef
+from streamad.messages import Alert, EarlyWarning, ModelRef
 from streamad.notify import policy as module
 from streamad.notify.policy import Batch, Policy
 from streamad.outputs.ledger import Ledger
@@ -22,6 +22,12 @@ def alert(i: int, **changes: Any) -> Alert:
     found = message("alert", i)
     assert isinstance(found, Alert)
     return msgspec.structs.replace(found, **changes)
+
+
+def warning(i: int) -> EarlyWarning:
+    found = message("warning", i)
+    assert isinstance(found, EarlyWarning)
+    return found
 
 
 def policy(**settings: Any) -> Policy:
@@ -51,6 +57,28 @@ def test_filters(settings: dict[str, Any], wanted: list[int]) -> None:
     assert [i for i, each in enumerate(alerts) if found.wants(each)] == wanted
 
 
+@pytest.mark.parametrize(
+    ("on", "wanted"), [(None, [True, False]), (["warnings"], [False, True]), (["alerts", "warnings"], [True, True])]
+)
+def test_a_receiver_is_told_of_what_it_is_on(on: list[str] | None, wanted: list[bool]) -> None:
+    found = policy() if on is None else policy(on=on)
+    assert [found.wants(each) for each in (alert(0), warning(0))] == wanted
+    limited = policy(on=["alerts", "warnings"], max_p=0.005)
+    assert not limited.wants(warning(0))
+
+
+def test_a_digest_counts_its_warnings_and_a_quiet_warning_holds_no_alert() -> None:
+    found = policy(on=["alerts", "warnings"], digest="10s", quiet="60s")
+    for number, each in enumerate((warning(0), alert(0), warning(3), alert(1))):
+        found.add(each, number, 0.0)
+    batch = found.due(0.0)
+    assert batch is not None
+    assert (batch.numbers, batch.n_warnings) == ([0, 1, 3], 1), "the second warning of the stream waits"
+    late = found.due(60.0)
+    assert late is not None
+    assert (late.numbers, late.n_warnings, late.id) == ([2], 1, warning(3).warning_id)
+
+
 def test_without_digest_every_alert_is_a_notice_with_its_own_id() -> None:
     found = policy()
     for i in range(3):
@@ -72,7 +100,7 @@ def test_a_digest_lets_the_first_go_and_gathers_until_its_time_has_passed() -> N
     assert found.next_s(9.0) == pytest.approx(1.0)
     batch = found.due(10.0)
     assert batch is not None
-    assert (batch.count, [a.alert.sequence for a in batch.first]) == (8, ["B-1", "B-2", "B-3", "B-4", "B-5"])
+    assert (batch.count, [a.message.sequence for a in batch.first]) == (8, ["B-1", "B-2", "B-3", "B-4", "B-5"])
     assert len(batch.streams) == 3
     found.add(alert(9), 9, 30.0)
     assert numbers(found.due(30.0)) == [9], "after a silence the next one goes at once"

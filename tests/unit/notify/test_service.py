@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import stamina
 
+from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, UsageError
 from streamad.notify import receiver as receiver_module
 from streamad.notify.notices import Notice
@@ -82,6 +83,34 @@ async def test_each_alert_comes_once_with_its_reasons_and_a_restart_goes_on(tmp_
         await until(hook, lambda hook: len(hook.notices) == 4)
     assert hook.tries == [id_of(i) for i in range(4)]
     assert all(notice["data"]["attribution"] is not None for notice in hook.notices)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own place", "with the alerts"])
+async def test_warnings_come_to_those_that_want_them_once_also_after_a_restart(
+    own: bool, tmp_path: Path, hook: Hook, other: Hook, no_wait: None
+) -> None:
+    plant = notified_plant(tmp_path, receiver(hook, on=["alerts", "warnings"]), receiver(other, "second"))
+    if not own:
+        content = (tmp_path / "plant.yaml").read_text()
+        (tmp_path / "plant.yaml").write_text(content.replace("  warnings: file:warnings.jsonl\n", ""))
+        plant = load_plant(tmp_path / "plant.yaml")
+
+    def tell(warnings: list[int], alerts: list[int]) -> None:
+        write(tmp_path, "warning" if own else "warning in alerts", warnings)
+        write(tmp_path, "alert", alerts)
+
+    tell([0, 2], [1, 3])
+    async with notifying(plant):
+        await until(hook, lambda hook: len(hook.notices) == 4)
+        await until(other, lambda other: len(other.notices) == 2)
+    tell([4], [5])
+    async with notifying(plant):
+        await until(hook, lambda hook: len(hook.notices) == 6)
+        await until(other, lambda other: len(other.notices) == 3)
+    assert sorted(hook.tries) == [id_of(i) for i in range(6)]
+    assert other.tries == [id_of(i) for i in (1, 3, 5)]
+    kinds = {notice["type"]: notice["data"] for notice in hook.notices}
+    assert kinds["streamad.warning"]["warning"]["age"] == 0.54
 
 
 async def test_a_new_receiver_begins_with_the_next_alert(tmp_path: Path, hook: Hook, no_wait: None) -> None:

@@ -147,7 +147,7 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         *((f"alerts: {{false_alarm_rate: {rate}}}", "less than 1") for rate in ("1", ".nan", ".inf")),
         ("alerts: {false_alarm_rate: two}", "unable to parse string as a number"),
         *((f"{key}: /etc/passwd", f"unknown key '{key}'") for key in ("_env_file", "_secrets_dir", "_cli_parse_args")),
-        ("window: {on: 3}", "holds a key that is not text"),
+        ("window: {1: 3}", "holds a key that is not text"),
         ("sequences: {end: []}", "end names no mode: give at least one of marker, change, gap, length, restart"),
         ("sequences: {end: [restart]}", "for times that count from a start: write decode.time: relative"),
         (

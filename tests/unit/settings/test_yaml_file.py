@@ -50,6 +50,11 @@ def test_unicode_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, b"\xef\xbb\xbf" + text.encode())[0] == expected
 
 
+def test_a_key_is_a_text_also_if_it_reads_on_or_no(tmp_path: Path) -> None:
+    content, _, _ = read(tmp_path, "a: [{on: [x], No: yes}]\n")
+    assert content == {"a": [{"on": ["x"], "No": True}]}
+
+
 def test_a_key_given_twice_is_a_problem_at_its_second_line(tmp_path: Path) -> None:
     _, _, twice = read(tmp_path, "a:\n  b: 1\n  c: 2\n  b: 3\na: 4\n")
     assert sorted(map(str, twice)) == ["a (line 5): key given twice", "a.b (line 4): key given twice"]
@@ -71,7 +76,7 @@ def test_a_device_without_end_is_no_config() -> None:
         read_yaml(Path("/dev/zero"))
 
 
-NO_MAPPINGS = ("", "# nothing\n", "- a\n- b\n", "just text", "3", "1: x\n", "on: x\n", "null")
+NO_MAPPINGS = ("", "# nothing\n", "- a\n- b\n", "just text", "3", "1: x\n", "2026-03-01: x\n", "null")
 BOTTOMLESS = ("a: &a [*a]\n", "a: &a {b: *a}\n")
 
 

@@ -1,0 +1,61 @@
+"""The words for a warning of a running sequence."""
+
+from __future__ import annotations
+
+from streamad.judge.verdicts import p_text, phrase_of, span_text
+from streamad.messages import NO_METHOD, Attribution, ChannelSegment, EarlyWarning
+from streamad.pictures.facts import MARKS, cut, elapsed, is_counted, shares_of
+
+
+def warned_headline(warning: EarlyWarning, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return in one sentence which sequence still runs, at which age, and why; names are cut to ``most`` characters."""
+    stream, sequence = (cut(name, most or len(name)) for name in (warning.stream, warning.sequence))
+    said = f"{stream} {sequence} leaves the normal course at {age_of(warning)}"
+    why = warned_finding(warning, attribution, most)
+    return f"{said}: {why}" if why else said
+
+
+def warned_finding(warning: EarlyWarning, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return why: the first segment, else what else the attribution says, else nothing."""
+    if attribution is None or attribution.method == NO_METHOD:
+        return ""
+    if attribution.segments:
+        first = attribution.segments[0]
+        name = cut(first.channel, most or len(first.channel))
+        return f"{phrase_of(name, first.unit, first.size, first.direction)} {span_of(warning, first)}"
+    return attribution.detail or shares_of(attribution, most)
+
+
+def age_of(warning: EarlyWarning) -> str:
+    """Return the age at the warning, such as "54 % of the usual length (6 h 10 min)"."""
+    since_s = (warning.time - warning.start_time).total_seconds()
+    return f"{round(100 * warning.age)} % of the usual length ({span_text(since_s)})"
+
+
+def span_of(warning: EarlyWarning, segment: ChannelSegment) -> str:
+    """Return when a channel departs, since the start: of a running sequence no share is known."""
+    start, end = (
+        span_text(max(0.0, (at - warning.start_time).total_seconds())) for at in (segment.start_time, segment.end_time)
+    )
+    return f"at {start}" if start == end else f"from {start} to {end}"
+
+
+def warned_line(warning: EarlyWarning) -> str:
+    """Return p-value, rate and model in words."""
+    extrapolated = ", extrapolated" if warning.tail == "extrapolated" else ""
+    return "   ".join(
+        (
+            f"{MARKS['shape']} WARNING",
+            f"p {p_text(warning.p_value)} (warning at {warning.false_alarm_rate:g} or less{extrapolated})",
+            f"look {warning.look} of model {warning.model.name} {warning.model.version}",
+        )
+    )
+
+
+def warned_when(warning: EarlyWarning) -> str:
+    """Return what was seen, in words."""
+    start, at = warning.start_time, warning.time
+    if is_counted(start):
+        return f"seen from {elapsed(start)} to {elapsed(at)} since the start of its clock; its verdict follows"
+    last = f"{at:%H:%M:%S}" if start.date() == at.date() else f"{at:%Y-%m-%d %H:%M:%S}"
+    return f"seen from {start:%Y-%m-%d %H:%M:%S} to {last} UTC; its verdict follows at its end"
