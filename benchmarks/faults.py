@@ -11,9 +11,10 @@ beside and is killed, too (``faults_operating.py``): each alert must be in a not
 With ``--learn`` ``streamad learn`` runs beside and is killed, too (``faults_learning.py``): its store must hold exactly
 the committed windows. With ``--hold`` most readings of all channels but one are left out, and values hold
 (``channels[].fill``); with ``--each`` messages are lists of samples; with ``--while`` states cut the sequences, and
-messages have no ids. These three go together.
+messages have no ids. These three go together. With ``--early`` running sequences are looked at: each warning must come
+once and before its verdict, which names it (``faults_warnings.py``).
 Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--operate] [--learn] [--hold] [--each]
-[--while] [--json]``.
+[--while] [--early] [--json]``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import faults_learning, faults_on_files, faults_operating
+from benchmarks import faults_learning, faults_on_files, faults_operating, faults_warnings
 from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
 from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
+from benchmarks.faults_warnings import n_after_their_verdict, named_in, warning_figures
 from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
-from tests.support.kafka.plant import Flow, KafkaPlant, traffic
+from tests.support.kafka.plant import LOOKING, Flow, KafkaPlant, traffic
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.runtime.pipeline import HOLDING, IN_LISTS, WHILE
 
@@ -56,6 +58,7 @@ WRONG = (
     *("lost", "repeated", "foreign", "disordered"),
     *("attributions_lost", "attributions_repeated", "attributions_before_their_alert"),
 )
+_ALL_WRONG = (*WRONG, *faults_warnings.WRONG, *faults_operating.WRONG, *faults_learning.WRONG)
 NOTICES_S = 1200.0
 MODELS: dict[str, dict[str, Any]] = {
     "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
@@ -155,7 +158,7 @@ class Kills:
 async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> dict[str, Any]:
     """Return the figures that ``--json`` prints."""
     started_s = time.monotonic()
-    preload = ("torch",) if options.detector == "neutral_ad" else ()
+    preload = ("torch",) if options.detector == "neutral_ad" or options.early else ()
     with ExitStack() as stack:
         sections: dict[str, Any] = {"model": MODELS[options.detector]}
         operated = None
@@ -174,6 +177,8 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
             sections["decode"] = IN_LISTS
         if options.states:
             sections["sequences"] = WHILE
+        if options.early:
+            sections["alerts"] = LOOKING
         plant = KafkaPlant(folder / "plant", broker.bootstrap, partitions=PARTITIONS, preload=preload, **sections)
         figures = await _measure(options, broker, plant, operated, learned)
         return {**figures, "wall_s": round(time.monotonic() - started_s, 1)}
@@ -210,6 +215,10 @@ async def _measure(
         aborted_s = await plant.aborted_s()
         found = await plant.outputs()
         alerts_s, attributions_s = await plant.sent_s("alerts"), await plant.sent_s("attributions")
+        warnings_s: list[tuple[str, float]] = []
+        if options.early:
+            warnings_s = await plant.sent_s("warnings", lambda message: message["warning_id"])
+            verdicts_s = await plant.sent_s("verdicts", named_in)
         if operated is not None:
             await operated.finish(dict(alerts_s), options.kills, NOTICES_S)
         if learned is not None:
@@ -231,10 +240,22 @@ async def _measure(
         **attribution_figures(
             expected["alerts"],
             found["attributions"],
-            before_their_alert=n_early(dict(alerts_s), attributions_s),
+            before_their_alert=n_early(dict(alerts_s) | dict(warnings_s), attributions_s),
             kills_with_debts=n_amid_debts(
                 [life.ended_s for life in kills.killed], dict(alerts_s), dict(attributions_s)
             ),
+        ),
+        **(
+            warning_figures(
+                expected["warnings"],
+                found,
+                after_their_verdict=n_after_their_verdict(warnings_s, dict(verdicts_s)),
+                kills_after_a_warning=n_amid_debts(
+                    [life.ended_s for life in kills.killed], dict(warnings_s), dict(verdicts_s)
+                ),
+            )
+            if options.early
+            else {}
         ),
         "kills": len(kills.killed),
         "kills_before_a_commit": sum(life.n_commits == 0 for life in kills.killed),
@@ -265,6 +286,7 @@ def main() -> None:
     parser.add_argument("--hold", action="store_true", help="with channels that are reported by exception")
     parser.add_argument("--each", action="store_true", help="with messages that are lists of samples")
     parser.add_argument("--while", action="store_true", dest="states", help="with states in place of sequence ids")
+    parser.add_argument("--early", action="store_true", help="with looks at running sequences")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
@@ -281,7 +303,7 @@ def main() -> None:
     else:
         for name, value in figures.items():
             print(f"{name.replace('_', ' '):<32}{value!s:>12}")
-    sys.exit(1 if any(figures.get(name) for name in (*WRONG, *faults_operating.WRONG, *faults_learning.WRONG)) else 0)
+    sys.exit(1 if any(figures.get(name) for name in _ALL_WRONG) else 0)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Faults on files: SIGKILL hits ``streamad run`` again and again while a folder of joined files grows.
 
 Between two lives the newest file grows by some messages, or a new one begins. A life is killed during its start, or
-after some of its commits; one that ends before that is no kill. After each kill, no attribution may be there without
-its alert. At the end, the outputs must be those of one undisturbed run.
+after some of its commits; one that ends before that is no kill. With ``--early`` it follows the files, which grow
+piece by piece while it lives, so that it looks at sequences that run. After each kill, no attribution may be there
+without its alert, and no verdict without the warning that it names. At the end, the outputs must be those of one
+undisturbed run.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ import yaml
 from benchmarks.faults_attributions import attribution_figures
 from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
+from benchmarks.faults_warnings import named_in, warning_figures
 from streamad.messages import Role
 from streamad.system.output_files import output_files
-from tests.support.kafka.plant import ROLES, difference_of
+from tests.support.kafka.plant import LOOKING, ROLES, difference_of
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.runtime.pipeline import (
     CHANNELS,
@@ -47,6 +50,8 @@ MESSAGES_PER_SEQUENCE = 4.6
 AT_START_SHARE = 0.2
 NEW_FILE_SHARE = 0.15
 AHEAD = 10  # messages for so many lives wait in the files
+PIECES = 6
+PIECE_S = 0.4  # enough for looks, which wait until nothing is being judged
 END_S = 600.0
 WINDOWS = "out/windows.jsonl?rotate=20kB"  # goes to another file some hundred times
 
@@ -66,15 +71,28 @@ class FilePlant:
         self.config(model, at_end="hold")
         self._model = model
 
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of its outputs."""
+        return ("warnings", *ROLES) if "early" in self._sections.get("alerts", {}) else ROLES
+
+    @property
+    def follows(self) -> bool:
+        """Return whether lives go on with what is appended."""
+        return "warnings" in self.roles
+
     def config(self, model: dict[str, Any], *, at_end: str) -> None:
         """Write plant.yaml."""
+        end: dict[str, Any] = {"at_end": at_end}
+        if self.follows and at_end == "hold":
+            end = {"follow": True, "follow_interval": "10ms"}
         content: dict[str, Any] = {
             "channels": [{"name": name} for name in CHANNELS],
-            "source": {"url": "in/*.jsonl", "options": {"files": "joined", "at_end": at_end}},
+            "source": {"url": "in/*.jsonl", "options": {"files": "joined", **end}},
             "sequences": {"end": ["marker", "change"], "allowed_lateness": "3s"},
             "window": {"length": L, "min_samples": 1},
             "model": {"recordings": "normal.jsonl", "registry": "../registry", "folds": 2, "device": "cpu", **model},
-            "sinks": {role: f"out/{role}.jsonl" for role in ROLES} | {"windows": WINDOWS},
+            "sinks": {role: f"out/{role}.jsonl" for role in self.roles} | {"windows": WINDOWS},
             "run": {"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "stop_timeout": "5s"},
             **self._sections,
         }
@@ -123,13 +141,20 @@ class FilePlant:
         """Return the ids of the alerts in the outputs, and those of the attributions, as any reader finds them."""
         return set(self._ids("alerts")), self._ids("attributions")
 
+    def warned(self) -> tuple[set[str], set[str]]:
+        """Return the ids of the warnings in the outputs, and those that verdicts name, as any reader finds them."""
+        named = {named_in(verdict) for verdict in self._whole("verdicts")}
+        return {warning["warning_id"] for warning in self._whole("warnings")}, {name for name in named if name}
+
     def _ids(self, role: Role) -> list[str]:
-        whole = [text for text in self._lines(role) if text.endswith("}")]  # a killed life may leave half a line
-        return [message["alert_id"] for message in map(json.loads, whole) if "alert_id" in message]
+        return [message["alert_id"] for message in self._whole(role) if "alert_id" in message]
+
+    def _whole(self, role: Role) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self._lines(role) if text.endswith("}")]  # a kill may leave half a line
 
     def outputs(self) -> dict[Role, list[dict[str, Any]]]:
         """Return what was written, less what depends on the wall clock."""
-        return {role: [_plain(text) for text in self._lines(role)] for role in ROLES}
+        return {role: [_plain(text) for text in self._lines(role)] for role in self.roles}
 
     def _lines(self, role: Role) -> list[str]:
         files = output_files(self.folder / "out" / f"{role}.jsonl")
@@ -154,6 +179,7 @@ class Kills:
     counted: Counter[str] = field(default_factory=Counter)
     start_s: float = 1.0
     early: set[str] = field(default_factory=set)
+    unwarned: set[str] = field(default_factory=set)
 
     async def run(self, messages: list[bytes], n: int) -> None:
         """Kill ``n`` times; all ``messages`` are in files at the end. Raises TimeoutError."""
@@ -165,8 +191,15 @@ class Kills:
             if time.monotonic() > self.deadline_s:
                 raise TimeoutError(f"{self.counted['kills']} of {n} kills in the time that there was: see --limit-s")
             share = len(messages) // max(1, n - self.counted["kills"])
-            self._grow([messages.pop() for _ in range(min(len(messages), share))])
-            await self._kill(self.plant.run())
+            new = [messages.pop() for _ in range(min(len(messages), share))]
+            pieces = [new]
+            if self.plant.follows:
+                size = max(1, -(-len(new) // PIECES))
+                pieces = [new[first : first + size] for first in range(0, len(new), size)] or [[]]
+            self._grow(pieces.pop(0))
+            await self._kill(self.plant.run(), pieces)
+            for piece in pieces:
+                self.plant.grow(piece, begin=False)
         self._grow(messages[::-1])
 
     def _grow(self, messages: list[bytes]) -> None:
@@ -174,10 +207,17 @@ class Kills:
         self.counted["files"] += begins
         self.plant.grow(messages, begin=begins)
 
-    async def _kill(self, worker: Worker) -> None:
+    async def _kill(self, worker: Worker, pieces: list[list[bytes]]) -> None:
+        """Kill ``worker``; while it lives, the newest file grows by some of the ``pieces``, which are removed."""
         at_start = self.rng.random() < AT_START_SHARE
         if at_start:
             await asyncio.sleep(self.rng.random() * self.start_s)
+        elif pieces:
+            await worker.until_logged("committed")
+            for _ in range(self.rng.randrange(1, len(pieces) + 1)):
+                self.plant.grow(pieces.pop(0), begin=False)
+                await asyncio.sleep(PIECE_S)
+            await asyncio.sleep(self.rng.random() * 0.1)
         else:
             await worker.until_logged("committed", self.rng.randrange(1, 6))
             await asyncio.sleep(self.rng.random() * 0.1)
@@ -188,8 +228,13 @@ class Kills:
         worker.kill()
         self.counted["kills"] += 1
         self.counted["kills_before_a_commit"] += worker.n_commits == 0
+        warnings: set[str] = set()
+        if "warnings" in self.plant.roles:
+            warnings, named = self.plant.warned()
+            self.unwarned |= named - warnings
+            self.counted["kills_after_a_warning"] += bool(warnings - named)
         alerts, explained = self.plant.explained()
-        self.early |= set(explained) - alerts
+        self.early |= set(explained) - alerts - warnings
         self.counted["kills_with_open_debts"] += bool(alerts - set(explained))
         if self.counted["kills"] % 10 == 0:
             print(f"{self.counted['kills']} kills", file=sys.stderr)
@@ -198,7 +243,7 @@ class Kills:
 async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the figures that ``--json`` prints."""
     started_s = time.monotonic()
-    forks = ForkServer(*(("torch",) if options.detector == "neutral_ad" else ()))
+    forks = ForkServer(*(("torch",) if options.detector == "neutral_ad" or options.early else ()))
     with ExitStack() as stack:
         operated = None
         if options.operate:
@@ -228,6 +273,9 @@ async def _measure(
     forms: dict[str, Any] = {"channels": HOLDING} if options.hold else {}
     forms |= {"decode": IN_LISTS} if options.each else {}
     forms |= {"sequences": {"allowed_lateness": "3s", **WHILE}} if options.states else {}
+    if options.early:  # so late that a pause of the machine is no silence
+        late = forms.get("sequences", {}) | {"allowed_lateness": "10s", "end": ["marker", "change"]}
+        forms |= {"alerts": LOOKING, "sequences": late}
     sections |= forms
     plant = FilePlant(folder / "plant", forks, model, sections)
     await plant.train()
@@ -273,6 +321,16 @@ async def _measure(
             found["attributions"],
             before_their_alert=len(kills.early),
             kills_with_debts=kills.counted["kills_with_open_debts"],
+        ),
+        **(
+            warning_figures(
+                expected["warnings"],
+                found,
+                after_their_verdict=len(kills.unwarned),
+                kills_after_a_warning=kills.counted["kills_after_a_warning"],
+            )
+            if options.early
+            else {}
         ),
         "kills": kills.counted["kills"],
         "kills_before_a_commit": kills.counted["kills_before_a_commit"],

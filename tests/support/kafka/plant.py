@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from aiokafka.admin import NewTopic
 
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.parts import versions_of
-from streamad.learn.serving.models import explainer_for
+from streamad.learn.serving.models import explainer_for, looking_for
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter
@@ -51,6 +51,9 @@ from tests.support.waiting import LIMIT_S
 
 ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late")
 _LAST_ROLES: tuple[Role, ...] = ("verdicts", "attributions")
+Outputs = Mapping[Role, Sequence[dict[str, Any]]]
+LOOKING = {"early": {"false_alarm_rate": 0.05}}
+"""``alerts`` of a plant that looks at running sequences; its outputs have the role ``warnings`` as well."""
 STEP_MS = 10
 _STEPS_PER_S = 20
 _PROGRESS_HEAD = b"p"
@@ -265,7 +268,11 @@ class KafkaPlant:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        return (*ROLES, "events") if self._with_events else ROLES
+        return (*self._compared, "events") if self._with_events else self._compared
+
+    @property
+    def _compared(self) -> tuple[Role, ...]:
+        return ("warnings", *ROLES) if "early" in self.sections.get("alerts", {}) else ROLES
 
     @property
     def events(self) -> str:
@@ -323,7 +330,7 @@ class KafkaPlant:
     async def _train(self) -> None:
         """Train, or take the model of an earlier plant that differs from this one in nothing that training sees."""
         content = yaml.safe_load(self.config.read_text())
-        same = json.dumps([content["channels"], content["window"], content["model"]])
+        same = json.dumps([content["channels"], content["window"], content["model"], content.get("alerts")])
         registry = self.folder / "registry"
         if same in _trained:
             for name, data in _trained[same].items():
@@ -390,7 +397,7 @@ class KafkaPlant:
 
         Less what comes of the last message of ``traffic`` too: on a slow machine silence ends its sequence.
         """
-        return {role: await self._outputs_of(role) for role in ROLES}
+        return {role: await self._outputs_of(role) for role in self._compared}
 
     async def _outputs_of(self, role: Role) -> list[dict[str, Any]]:
         records = await read_committed(self.bootstrap, self.output(role))
@@ -402,14 +409,16 @@ class KafkaPlant:
         records = await read_committed(self.bootstrap, self.output(role))
         return [json.loads(record.value or b"null") for record in records]
 
-    async def sent_s(self, role: Role) -> list[tuple[str, float]]:
-        """Return the alert_id of each committed message of ``role`` that has one, and when it was sent (Unix seconds).
+    async def sent_s(
+        self, role: Role, name_of: Callable[[Mapping[str, Any]], str | None] = lambda message: message.get("alert_id")
+    ) -> list[tuple[str, float]]:
+        """Return the name of each committed message of ``role`` that has one, and when it was sent (Unix seconds).
 
         The clock is the producer's: an attribution that is sent after its alert's commit has the later time.
         """
         records = await read_committed(self.bootstrap, self.output(role))
-        messages = [(json.loads(record.value or b"null"), record.timestamp / 1000) for record in records]
-        return [(message["alert_id"], sent_s) for message, sent_s in messages if "alert_id" in message]
+        named = [(name_of(json.loads(record.value or b"{}")), record.timestamp / 1000) for record in records]
+        return [(name, sent_s) for name, sent_s in named if name is not None]
 
     async def input(self) -> dict[str, list[Record]]:
         """What the input topic holds, as a source would give it."""
@@ -423,7 +432,7 @@ class KafkaPlant:
         """What an undisturbed run writes: this process's own pipeline over the same records, without a broker."""
         settings = load_settings(self.config)
         clock = ManualClock(SystemClock().now_us())
-        sinks: dict[Role, ListSink] = {role: ListSink() for role in (*ROLES, "events")}
+        sinks: dict[Role, ListSink] = {role: ListSink() for role in (*self._compared, "events")}
         script: list[Any] = []
         for partition, records in (await self.input()).items():
             script.append(PartitionAssigned(partition))
@@ -433,26 +442,28 @@ class KafkaPlant:
             ]
         own = Plant(settings, self.folder, SystemClock())
         batcher = MicroBatcher(versions_of(own).load(), SystemClock(), settings.run)
+        explainer = explainer_for(own)
         pipeline = Pipeline(
             settings,
             ListSource(script),
             UnsavedCommitter(sinks),
             batcher,
             clock,
-            explainer=explainer_for(own),
+            explainer=explainer,
             with_verdicts=True,
             with_windows=True,
+            looking=looking_for(own, batcher, explainer, lambda *_, **__: None),
         )
         try:
             await pipeline.run()
         finally:
             await batcher.close()
-        return {role: [_message(record) for record in sinks[role].records] for role in ROLES}
+        return {role: [_message(record) for record in sinks[role].records] for role in self._compared}
 
     async def aborted_among(self, lost: Sequence[str]) -> int:
         """Return how many of the ``lost`` messages of a difference are in their topics, in aborted transactions."""
         there = set()
-        for role in ROLES:
+        for role in self._compared:
             for record in await read(self.bootstrap, self.output(role), isolation_level="read_uncommitted"):
                 there.add(f"{role}: {_text(_plain(json.loads(record.value or b'null')))}")
         return sum(text in there for text in lost)
@@ -494,14 +505,17 @@ class KafkaPlant:
         return difference_of(expected, await self.outputs(), numbers=numbers)
 
 
-def difference_of(
-    expected: Mapping[Role, Sequence[dict[str, Any]]], found: Mapping[Role, Sequence[dict[str, Any]]], *, numbers: bool
-) -> Difference:
-    """Compare messages with the expected ones; less their fractional ``numbers`` if not wanted."""
+def difference_of(expected: Outputs, found: Outputs, *, numbers: bool) -> Difference:
+    """Compare messages with the expected ones; less their fractional ``numbers`` if not wanted.
+
+    Attributions of warnings are left out: there is none if the sequence ends before the look. So are warnings of
+    sequences that still run, because a run that ends there has not looked at all of them.
+    """
+    expected, found = _comparable(expected), _comparable(found)
     if not numbers:
         expected, found = _less_floats(expected), _less_floats(found)
     difference = Difference()
-    for role in ROLES:
+    for role in expected:
         want, have = Counter(map(_text, expected[role])), Counter(map(_text, found[role]))
         difference.lost.extend(f"{role}: {text}" for text in (want - have).elements())
         for text, n in (have - want).items():
@@ -510,6 +524,23 @@ def difference_of(
     if not (difference.lost or difference.repeated or difference.foreign):
         difference.disordered.extend(stream for stream, ids in orders[0].items() if ids != orders[1][stream])
     return difference
+
+
+def judged_and_running(outputs: Outputs) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the warnings of sequences with a verdict, and the others."""
+    judged = {(verdict["stream"], verdict["sequence"]) for verdict in outputs["verdicts"]}
+    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    for warning in outputs.get("warnings", ()):
+        found[(warning["stream"], warning["sequence"]) not in judged].append(warning)
+    return found
+
+
+def _comparable(outputs: Outputs) -> Outputs:
+    if "warnings" not in outputs:
+        return outputs
+    warned = {each["warning_id"] for each in outputs["warnings"]}
+    reasons = [each for each in outputs["attributions"] if each["alert_id"] not in warned]
+    return {**outputs, "attributions": reasons, "warnings": judged_and_running(outputs)[0]}
 
 
 def _message(record: OutputRecord) -> dict[str, Any]:
