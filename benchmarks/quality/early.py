@@ -2,7 +2,8 @@
 
 Five simulated plants at 1 % (``simulated``), and divisions of real batches, with faults injected midway, at 5 %
 (``batch_nylon``, ``batch_dryer``). Beside the largest z of all looks stands "each look by itself": a look warns at the
-same rate by its own calibration, so that a sequence has as many chances as looks.
+same rate by its own calibration, so that a sequence has as many chances as looks; and, where ``early_monitor.py`` has
+run, the limits of process-improve's ``BatchMonitor``.
 
 Run: ``python benchmarks/quality/early.py [--seeds 5] [--divisions 20] [SET ...]``; about a minute a plant or division
 on one thread. Each result is stored in early.jsonl as it is computed, and not computed again; ``--report`` prints them.
@@ -39,8 +40,9 @@ from streamad.simulation.recordings import simulate  # noqa: E402
 from streamad.types import ChannelSpec, FinishedSequence, Position, WindowSet  # noqa: E402
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
+OF_MONITOR = Path(__file__).with_name("early_monitor.jsonl")
 SIMULATED, REAL = "simulated", ("batch_nylon", "batch_dryer")
-_RATES = {SIMULATED: 0.01, "batch_nylon": 0.05, "batch_dryer": 0.05}
+RATES = {SIMULATED: 0.01, "batch_nylon": 0.05, "batch_dryer": 0.05}
 _N_LOOKS = 10
 _WINDOW = WindowSettings(length=1024)
 _TRAINING, _NORMAL, _FAULTY = 200, 300, 100
@@ -161,7 +163,7 @@ def each_by_itself(z: Scales, by_look: Sequence[Calibration], rate: float) -> li
 def measured(dataset: str, seed: int) -> dict[str, Any]:
     """Return the figures of a simulated plant or of one division of real batches."""
     begun = time.perf_counter()
-    rate = _RATES[dataset]
+    rate = RATES[dataset]
     training, tested, channels = simulated(seed) if dataset == SIMULATED else divided(dataset, seed)
     rng = np.random.default_rng(seed)
     training = [training[place] for place in rng.permutation(len(training))]
@@ -187,24 +189,31 @@ def measured(dataset: str, seed: int) -> dict[str, Any]:
         "each": (each_by_itself(normal, by_look, rate), each_by_itself(faulty, by_look, rate)),
     }
     for name, (of_normal, of_faulty) in ways.items():
-        lead, delay = [], []
-        for course, onset, look in zip(tested.faulty, tested.onsets, of_faulty, strict=True):
-            if look is not None and onset <= ages[look] < len(course):
-                lead.append((len(course) - ages[look]) / usual)
-                delay.append((ages[look] - onset) / (usual / _N_LOOKS))
         figures[name] = {
             "false": sum(look is not None for look in of_normal),
             "false_at": np.bincount([look for look in of_normal if look is not None], minlength=len(ages)).tolist(),
-            "found": len(lead),
-            "lead": round(float(np.median(lead)), 3) if lead else None,
-            "delay": round(float(np.median(delay)), 2) if delay else None,
+            **how_early(tested, usual, [None if look is None else ages[look] for look in of_faulty]),
         }
     return {**figures, "seconds": round(time.perf_counter() - begun, 1)}
 
 
-def stored() -> list[dict[str, Any]]:
+def how_early(tested: Tested, usual: float, warned_at_points: Sequence[int | None]) -> dict[str, Any]:
+    """Return how many faults were warned of between their onset and the end, and the medians of lead and delay."""
+    lead, delay = [], []
+    for course, onset, at in zip(tested.faulty, tested.onsets, warned_at_points, strict=True):
+        if at is not None and onset <= at < len(course):
+            lead.append((len(course) - at) / usual)
+            delay.append((at - onset) / (usual / _N_LOOKS))
+    return {
+        "found": len(lead),
+        "lead": round(float(np.median(lead)), 3) if lead else None,
+        "delay": round(float(np.median(delay)), 2) if delay else None,
+    }
+
+
+def stored(file: Path = RESULTS) -> list[dict[str, Any]]:
     """Return the results so far."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def interval(cells: Sequence[dict[str, Any]], rate: float) -> tuple[int, int]:
@@ -222,27 +231,35 @@ def interval(cells: Sequence[dict[str, Any]], rate: float) -> tuple[int, int]:
     return int(low), int(high)
 
 
+def line_of(words: str, cells: Sequence[dict[str, Any]], way: str) -> str:
+    """Return the line of one way to warn, over all ``cells`` of a set."""
+    false, found = (sum(cell[way][name] for cell in cells) for name in ("false", "found"))
+    n_normal, n_faulty = (sum(cell[name] for cell in cells) for name in ("n_normal", "n_faulty"))
+    lead, delay = (
+        np.median([cell[way][name] for cell in cells if cell[way][name] is not None]) for name in ("lead", "delay")
+    )
+    return (
+        f"  {words:<23} false {false / n_normal:6.1%}  found before the end {found / n_faulty:4.0%}  lead "
+        f"{lead:.0%} of the usual length  delay {delay:.1f} looks"
+    )
+
+
 def report(cells: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of the tables."""
     for dataset in (SIMULATED, *REAL):
         of_set = [cell for cell in cells if cell["set"] == dataset]
         if not of_set:
             continue
-        rate = _RATES[dataset]
+        rate = RATES[dataset]
         n_normal, n_faulty = (sum(cell[name] for cell in of_set) for name in ("n_normal", "n_faulty"))
         low, high = interval(of_set, rate)
         yield f"{dataset} at {rate:.0%}: {len(of_set)} runs, {n_normal} normal, {n_faulty} faulty sequences"
         yield f"  95 % of exact calibrations warn of {low / n_normal:.1%} to {high / n_normal:.1%} of the normal ones"
-        for way, words in (("largest", "largest z of all looks"), ("each", "each look by itself")):
-            false, found = (sum(cell[way][name] for cell in of_set) for name in ("false", "found"))
-            lead, delay = (
-                np.median([cell[way][name] for cell in of_set if cell[way][name] is not None])
-                for name in ("lead", "delay")
-            )
-            yield (
-                f"  {words:<23} false {false / n_normal:6.1%}  found before the end {found / n_faulty:4.0%}  lead "
-                f"{lead:.0%} of the usual length  delay {delay:.1f} looks"
-            )
+        yield line_of("largest z of all looks", of_set, "largest")
+        yield line_of("each look by itself", of_set, "each")
+        of_monitor = [cell for cell in stored(OF_MONITOR) if cell["set"] == dataset]
+        for way in of_monitor[0]["ways"] if of_monitor else ():
+            yield f"{line_of(f'BatchMonitor at {way} %', of_monitor, way)} ({len(of_monitor)} runs)"
         if dataset == SIMULATED:
             each = ", ".join(f"{cell['largest']['false'] / cell['n_normal']:.1%}" for cell in of_set)
             yield f"  false warnings by plant: {each}"
