@@ -102,17 +102,17 @@ class Commits:
         self._last = replace(results.update, streams={}, debts={})
         partition.committed(commit, self._clock.monotonic_us())
         self._status.committed(partition.name, results)
+        if self._on_warned is not None:
+            made = {each.alert_id: each for each in map(_attribution_in, results.outputs) if each is not None}
+            for record in results.outputs:
+                if isinstance(record.message, EarlyWarning):
+                    self._on_warned(record.message, made.get(record.message.warning_id))
         if self._on_judged is not None:
             for waiting, sequence in zip(results.done, results.judged, strict=True):
                 self._on_judged(sequence, partition.committed_us - waiting.since_us)
         if self._on_explained is not None:
             for attribution in results.attributions:
                 self._on_explained(attribution)
-        if self._on_warned is not None:
-            made = {each.alert_id: each for each in map(_attribution_in, results.outputs) if each is not None}
-            for record in results.outputs:
-                if isinstance(record.message, EarlyWarning):
-                    self._on_warned(record.message, made.get(record.message.warning_id))
 
     def forget(self, name: str, partition: Partition | None) -> None:
         """Note that the partition ``name`` is no longer ours; the events of a commit under way wait for another one."""

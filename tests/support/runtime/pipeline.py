@@ -21,7 +21,7 @@ from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.messages import Attribution, Event, ModelRef, Role, Verdict
+from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, Role, Verdict
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
@@ -109,7 +109,7 @@ class TickingClock(ManualClock):
 
 @dataclass(slots=True)
 class Run:
-    """A pipeline and what came out of it."""
+    """A pipeline and what came out of it; ``told``: warnings and verdicts as an onlooker heard of them."""
 
     pipeline: Pipeline
     sinks: dict[Role, ListSink]
@@ -117,6 +117,7 @@ class Run:
     latencies_us: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     explained: list[Attribution] = field(default_factory=list)
+    told: list[EarlyWarning | Verdict] = field(default_factory=list)
 
     def messages(self, role: Role) -> list[Any]:
         """The flushed messages of a role."""
@@ -156,9 +157,11 @@ async def run_pipeline(
     events: list[Event] = []
 
     explained: list[Attribution] = []
+    told: list[EarlyWarning | Verdict] = []
 
     def on_judged(sequence: JudgedSequence, latency_us: int) -> None:
         judged.append(sequence)
+        told.append(sequence.verdict)
         latencies_us.append(latency_us)
 
     explainer = (explainer or explainer_of(settings, clock, model)) if explains else None
@@ -186,8 +189,9 @@ async def run_pipeline(
         events=log,
         table=table,
         looking=looking,
+        on_warned=lambda warning, _: told.append(warning),
     )
-    run = Run(pipeline, sinks, judged, latencies_us, events, explained)
+    run = Run(pipeline, sinks, judged, latencies_us, events, explained, told)
     task = asyncio.create_task(pipeline.run())
     try:
         if while_running is not None:

@@ -95,6 +95,17 @@ async def test_odd_sequences_are_warned_of_once_and_only_they() -> None:
     assert {look for look, _, _ in found.values()} == {1}, "values are odd from the first sample on"
 
 
+async def test_an_onlooker_hears_of_a_warning_before_the_verdict_that_names_it() -> None:
+    run = await run_pipeline(ListSource.of(recordings(1)), settings(), model=model(), committer=Ledger())
+    heard: set[str] = set()
+    for each in run.told:
+        if isinstance(each, EarlyWarning):
+            heard.add(each.warning_id)
+        else:
+            assert each.warning is None or each.warning.warning_id in heard
+    assert heard
+
+
 async def test_looks_change_nothing_of_the_verdicts() -> None:
     without = Ledger()
     plain = settings().model_copy(update={"alerts": settings_of().alerts})
