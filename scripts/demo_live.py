@@ -56,12 +56,11 @@ class GrowingFile:
 
 
 def follow_live(config: Path) -> None:
-    """Let ``config``, as ``streamad simulate`` writes it, follow the live file and take the marks of the page."""
+    """Let ``config``, as ``streamad simulate`` writes it, follow the live file."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
     settings["source"] = {"url": str(LIVE), "options": {"follow": True}}
-    settings["learning"] = {"store": "inliers"}
     settings["display"] = {"open": True, "status_interval": "1s"}
-    head = "# The plant of scripts/demo --web: streamad simulate wrote it, then source and learning were set.\n"
+    head = "# The plant of scripts/demo --web: streamad simulate wrote it, then source and display were set.\n"
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=120)
     config.write_text(head + text, encoding="utf-8")
 
@@ -128,7 +127,7 @@ async def demo(seed: int, program: str) -> int:
         return code
     follow_live(_CONFIG)
     print(
-        "3/3  run: a batch every three seconds, about every fourth faulty, each judged as it ends\n"
+        "3/3  run: a batch every three seconds, about every fourth faulty, each judged as it ends, and many warned of\n"
         "     to open the page: the link below; F, C and V mark an alert; to end all: Ctrl-C",
         flush=True,
     )

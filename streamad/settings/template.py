@@ -111,10 +111,10 @@ def _commented(text: str, comment: str) -> str:
     return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if comment else text
 
 
-def judging_sections(recordings: Entry) -> tuple[Section, ...]:
+def judging_sections(recordings: Entry, *, early: bool) -> tuple[Section, ...]:
     """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, marks, run.
 
-    Outputs go to ``out/``.
+    Outputs go to ``out/``. ``early``: running sequences are looked at.
     """
     model = Section(
         "model",
@@ -131,7 +131,13 @@ def judging_sections(recordings: Entry) -> tuple[Section, ...]:
     alerts = Section(
         "alerts",
         ("How often a normal sequence may raise an alert. n calibration sequences certify 1/(n+1) at best.",),
-        (Entry("false_alarm_rate", 0.02),),
+        (
+            Entry("false_alarm_rate", 0.02),
+            *(
+                [Entry("early", {"false_alarm_rate": 0.01}, "warnings while a sequence runs, rarely of normal ones")]
+                * early
+            ),
+        ),
     )
     learning = Section(
         "learning",
@@ -151,6 +157,7 @@ def judging_sections(recordings: Entry) -> tuple[Section, ...]:
         ('Where messages go: a JSON lines file each, or "stdout:". A role that is left out is not written.',),
         (
             Entry("alerts", "out/alerts.jsonl", "anomalous sequences"),
+            *([Entry("warnings", "out/warnings.jsonl", "running sequences that leave the normal course")] * early),
             Entry("attributions", "out/attributions.jsonl", "why: transformations and channels"),
             Entry("verdicts", "out/verdicts.jsonl", "one for every sequence"),
             Entry("windows", "out/windows.jsonl", "the judged values of alerts and of some normal sequences"),

@@ -12,7 +12,9 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,14 +56,19 @@ def descendants(pid: int) -> list[int]:
     return [*children, *(found for child in children for found in descendants(child))]
 
 
-def first_verdict(path: Path, process: subprocess.Popen[str]) -> dict[str, str]:
-    """Return the first line of ``path``, as soon as it is whole."""
+def first_warned_of(path: Path, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the first verdict in ``path`` of a batch with a warning and an alert, as soon as it is there."""
     while process.poll() is None:
         text = path.read_text() if path.exists() else ""
-        if "\n" in text:
-            return dict(json.loads(text.partition("\n")[0]))
+        for line in text.splitlines(keepends=True):
+            if line.endswith("\n") and (verdict := json.loads(line))["decision"] == "anomalous" and verdict["warning"]:
+                return dict(verdict)
         time.sleep(0.05)
-    raise AssertionError("it ended without a verdict")
+    raise AssertionError("it ended without a warning of a batch that it alerted on")
+
+
+def at(time: str) -> datetime:
+    return datetime.fromisoformat(time)
 
 
 def until_shown(link: str, stream: str, process: subprocess.Popen[str]) -> None:
@@ -81,7 +88,10 @@ def until_shown(link: str, stream: str, process: subprocess.Popen[str]) -> None:
 @needs_proc
 def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subprocess.Popen[str]) -> None:
     link = link_of(demo)
-    verdict = first_verdict(tmp_path / "shown" / "out" / "verdicts.jsonl", demo)
+    verdict = first_warned_of(tmp_path / "shown" / "out" / "verdicts.jsonl", demo)
+    warnings = map(json.loads, (tmp_path / "shown" / "out" / "warnings.jsonl").read_text().splitlines())
+    (warning,) = [each for each in warnings if each["warning_id"] == verdict["warning"]["warning_id"]]
+    assert at(warning["start_time"]) < at(warning["time"]) < at(verdict["end_time"])
     with (tmp_path / "shown" / "live" / "labels.csv").open(newline="") as file:
         assert verdict["sequence"] in [row["sequence"] for row in csv.DictReader(file)]
     until_shown(link, verdict["stream"], demo)
@@ -91,6 +101,8 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     said, errors = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 0, errors
     assert "to end all: Ctrl-C" in said
+    (line,) = [line for line in errors.splitlines() if line.startswith("WARN ") and warning["warning_id"][:8] in line]
+    assert f"WARN {verdict['stream']} {verdict['sequence']} at " in line
     assert "whole batches were fed" in said
     assert f"to open the page again: cd {tmp_path / 'shown'} && streamad web" in said
     assert [pid for pid in processes if is_alive(pid)] == []

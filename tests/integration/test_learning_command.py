@@ -37,7 +37,7 @@ CONFIG: dict[str, Any] = {
         "recordings": None,
         "references": [],
     },
-    "alerts": {"false_alarm_rate": 0.1},
+    "alerts": {"false_alarm_rate": 0.1, "early": None},
     "learning": {"first_training": 60, "min_training": 20, "reserve": 0.3, "schedule": None},
     "run": {"commit_interval": "10ms"},
 }

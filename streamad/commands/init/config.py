@@ -18,6 +18,8 @@ from streamad.settings.template import Entry, Section, channel_entry, judging_se
 from streamad.settings.yaml_file import validation_problems
 
 _PIECE = 128
+_LONG_US = 600_000_000
+"""Of shorter sequences the verdict comes soon enough."""
 
 
 class _OfSample(Settings):
@@ -176,9 +178,16 @@ def config_text(
         _decode(layout, name, native),
         _sequences(layout, pauses, rhythm),
         _window(rhythm),
-        *judging_sections(_recordings(url, classes)),
+        *judging_sections(_recordings(url, classes), early=not native and _is_looked_at(layout, pauses, rhythm)),
     )
     return render([*head, *([""] if left or notes else []), *notes, *left], name, layout.channels, sections)
+
+
+def _is_looked_at(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> bool:
+    """Return whether the config asks for warnings: sequences are long by times of the plant, and fit the window."""
+    if rhythm is None or layout.time.row_period_us is not None or "length" in sequence_settings(layout, pauses):
+        return False
+    return rhythm.usual_us >= _LONG_US and rhythm.usual_points <= rhythm.window
 
 
 def _recordings(url: str, classes: Sequence[str]) -> Entry:

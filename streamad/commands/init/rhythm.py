@@ -117,6 +117,9 @@ class Rhythm:
     window: int
     points: int
     """Points of the longest sequence, on the grid if there is one."""
+    usual_points: int
+    usual_us: int
+    """The medians of the sequences' points and durations."""
 
     @property
     def spread(self) -> str:
@@ -152,6 +155,8 @@ def _rhythm(sequences: list[FinishedSequence], settings: Settings) -> Rhythm:
         why_resample=why,
         window=_window(points),
         points=int(points.max()),
+        usual_points=int(np.median(points)),
+        usual_us=int(np.median(spans_us)),
     )
 
 

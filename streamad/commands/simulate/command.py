@@ -217,7 +217,7 @@ def _config(folders: tuple[str, ...], seed: int) -> str:
                 Entry("max_missing", 0.2, "more of a channel missing: unscorable"),
             ),
         ),
-        *judging_sections(learn_from),
+        *judging_sections(learn_from, early=True),
     )
     head = (
         f"A simulated plant of fed-batch fermenters (streamad simulate, seed {seed}).",

@@ -108,12 +108,14 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share(speed: Calla
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
-    figures = benchmark("quality/demo_seeds", *sizes, **SMALL)
+    figures = benchmark("quality/demo_seeds", *sizes, **SMALL, STREAMAD_ALERTS__EARLY__FALSE_ALARM_RATE="0.1")
     (run,) = figures["runs"]
     assert (run["seed"], run["sequences"], run["unscorable"]) == (0, 10, 0)
     found, false = run["detection_rate"] * 4, run["false_alarm_rate"] * 6
     assert found == pytest.approx(round(found))
     assert run["alerts"] == pytest.approx(found + false)
+    assert run["faults_warned_of"] > run["normal_ever_warned_of"]
+    assert run["median_lead_s"] > 3600, "hours of the plant"
     assert run["wall_s"] >= 0.9 * (run["simulate_s"] + run["train_s"] + run["run_s"]) > 0
     for name in ("detection_rate", "false_alarm_rate", "wall_s"):
         assert figures[f"median_{name}"] == run[name]

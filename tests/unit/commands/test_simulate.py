@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import OutputError, StreamadError, UsageError
+from streamad.settings.outputs import EarlySettings
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.faults import CHANNELS
@@ -53,7 +54,8 @@ def test_the_config_fits_the_recordings(folder: Path) -> None:
     assert (folder / str(settings.model.recordings)).is_file()
     assert settings.alerts.false_alarm_rate == 0.02
     roles = sink_urls(settings)
-    assert len(roles) == 7
+    assert len(roles) == 8
+    assert settings.alerts.early == EarlySettings()
     assert roles == {role: f"out/{role}.jsonl" for role in roles}
 
 
