@@ -13,6 +13,11 @@ def main() -> None:
         from streamad.cli import main as run  # noqa: PLC0415 - takes seconds, in which Ctrl-C may come
 
         run()
+    except SystemExit as end:
+        threads = sys.modules.get("streamad.system.threads")
+        if threads is not None and isinstance(end.code, int):
+            threads.end_process(end.code)
+        raise
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)

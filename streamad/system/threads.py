@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,14 +24,22 @@ _begun: WeakSet[LoneThread] = WeakSet()
 
 
 @atexit.register
-def _wait_at_exit() -> None:
-    """Give the running calls a moment to end: a thread cut off in foreign code could crash the process."""
+def _wait_at_exit() -> bool:
+    """Give the running calls a moment to end; return whether all have."""
     until_s = time.monotonic() + EXIT_WAIT_S
     threads = list(_begun)
     for thread in threads:
         thread.shutdown(cancel_futures=True)
-    for thread in threads:
-        thread.join(max(0.0, until_s - time.monotonic()))
+    have_ended = [thread.join(max(0.0, until_s - time.monotonic())) for thread in threads]
+    return all(have_ended)
+
+
+def end_process(code: int) -> None:
+    """End the process with ``code`` at once if a call goes on: cut off in foreign code later it would be an abort."""
+    if not _wait_at_exit():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class LoneThread(Executor):
@@ -81,10 +91,12 @@ class LoneThread(Executor):
         if wait:
             self.join()
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Return when the thread has ended after ``shutdown``, or after ``timeout_s``."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Return when the thread has ended after ``shutdown``, or after ``timeout_s``: whether it has."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

@@ -73,3 +73,31 @@ def test_a_process_does_not_wait_for_a_call_that_hangs() -> None:
         [sys.executable, "-c", HANGING], timeout=LIMIT_S, check=False, capture_output=True, text=True
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "at its end\n", "")
+
+
+ENDING = """
+import sys, threading
+from streamad import cli
+from streamad.__main__ import main
+from streamad.system import threads
+threads.EXIT_WAIT_S = 0.2
+def run():
+    thread = threads.LoneThread("hanging")
+    if "hangs" in sys.argv:
+        thread.submit(threading.Event().wait)
+    print("said")
+    sys.exit(3)
+cli.main = run
+import atexit
+atexit.register(print, "at its end")
+main()
+"""
+
+
+@pytest.mark.parametrize(("word", "printed"), [("hangs", "said\n"), ("ends", "said\nat its end\n")])
+def test_a_command_whose_call_hangs_ends_with_its_code_and_without_the_end_of_the_interpreter(
+    word: str, printed: str
+) -> None:
+    command = [sys.executable, "-c", ENDING, word]
+    ended = subprocess.run(command, timeout=LIMIT_S, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, printed, "")
