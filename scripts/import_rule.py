@@ -60,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.runtime": (*_JUDGE, "streamad.ingest"),
     "streamad.learn.registry": (*_JUDGE, "streamad.learn.store"),
     "streamad.learn.parts": _VERSIONS,
-    "streamad.learn.early": _VERSIONS,
+    "streamad.learn.early": (*_VERSIONS, "streamad.injected_faults"),
     "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.early"),
     "streamad.learn.promotion": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.training"),
     "streamad.learn.trainer": (

@@ -35,6 +35,7 @@ from streamad.commands.shared.figures.labels import (
 )
 from streamad.commands.shared.figures.lengths import odd_lengths
 from streamad.commands.shared.figures.losses import Losses, lost
+from streamad.commands.shared.figures.warnings import print_expected
 from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, detection_of, print_detection, read_windows, without_model
@@ -188,6 +189,7 @@ class _Training:
         if not self.as_json:
             # Recordings that may hold faults are looked at first: more of them, or a higher rate, are no remedy then.
             _print_found(manifest, plant.settings, says_remedy=below_certified is None and not apart)
+            print_expected(manifest.early)
             if not label:
                 _print_next(manifest, promoted=promoted)
         return {
@@ -197,6 +199,7 @@ class _Training:
             "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
+            "early": None if manifest.early is None else manifest.early.expected,
             "standing_apart": apart,
             "detection": None if detection is None else asdict(detection),
         }

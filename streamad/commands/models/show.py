@@ -11,6 +11,7 @@ from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table, row, styled
 from streamad.commands.shared.figures.certification import calibration_text
 from streamad.commands.shared.figures.faults import FoundFaults, print_by_fault, print_references
+from streamad.commands.shared.figures.warnings import print_expected
 from streamad.errors import some_of
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
@@ -62,6 +63,7 @@ def show_page(
     if manifest.references is not None:
         print_references({"this model": manifest.references}, names_better=found is None or not found.is_low)
         print_by_fault("this model", manifest.references)
+    print_expected(manifest.early)
     print_table(_files(manifest))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from streamad.errors import DetectorError, TrainingDataError
 from streamad.judge.early.course import Course, look_at
 from streamad.judge.early.model import Look, Scales
+from streamad.learn.early.expecting import Faulty, faulty
 from streamad.learn.early.fitting import KIND, OPTIONS, LookFitting, ages_of, usual_length
 from streamad.learn.registry.backends import exportable
 from streamad.learn.registry.early import folder_of, write_maxima, write_probe
@@ -25,11 +26,15 @@ _PROBES = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedEarly:
-    """The ``looks``, each calibration sequence's largest z [n] of all looks, and the courses that the looks know."""
+    """The ``looks``, each calibration sequence's largest z [n] of all looks, and the courses that the looks know.
+
+    ``faulty``: what the looks see of faults injected into sequences that they do not know.
+    """
 
     looks: tuple[Look, ...]
     maxima: Scales
     known: tuple[Course, ...]
+    faulty: Faulty | None = None
 
     def write(self, folder: Path, settings: Settings) -> EarlyRecord:
         """Write looks and maxima into the ``folder`` of a version and return their record. Raises OutputError."""
@@ -64,7 +69,8 @@ class EarlyTraining:
         courses = [self.courses[name] for name in ids]
         held_out, known = courses[:n_held_out], courses[n_held_out:]
         looks = _looks(self._fitting, known, self.settings)
-        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known))
+        odd = faulty(self._fitting, looks, held_out, self.settings, [look.form.n_points for look in looks])
+        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known), odd)
 
     def out_of_fold(self, ids: Sequence[str], folds: Sequence[IntArray]) -> TrainedEarly:
         """Train on all of ``ids``; each is calibrated by looks of the same ages that did not see its fold.
@@ -73,14 +79,17 @@ class EarlyTraining:
         """
         courses, fitting = [self.courses[name] for name in ids], self._fitting
         ages, looks = _ages(courses, self.settings), _looks(fitting, courses, self.settings)
-        known = {look.form.n_points for look in looks}
-        maxima = np.empty(len(courses))
-        for fold in folds:
+        known = [look.form.n_points for look in looks]
+        maxima, odd = np.empty(len(courses)), None
+        for number, fold in enumerate(folds):
             others = [courses[place] for place in np.setdiff1d(np.arange(len(courses)), fold).tolist()]
             # Of all wanted ages, so that the weights are the model's; a look that it lacks does not count.
             found = [look for look in fitting.fit(others, ages) if look.form.n_points in known]
-            maxima[fold] = fitting.largest_z(found, [courses[place] for place in fold.tolist()])
-        return TrainedEarly(looks, maxima, tuple(courses))
+            held_out = [courses[place] for place in fold.tolist()]
+            maxima[fold] = fitting.largest_z(found, held_out)
+            if number == 0:
+                odd = faulty(fitting, found, held_out, self.settings, known)
+        return TrainedEarly(looks, maxima, tuple(courses), odd)
 
     @property
     def _fitting(self) -> LookFitting:

@@ -211,17 +211,32 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     still_raised: tuple[str, ...] | None = None
 
 
+class EarlyExpectation(msgspec.Struct, frozen=True, kw_only=True):
+    """Which share of injected faults that begin midway is ``warned`` of at ``rate`` by each look, and had ``begun``.
+
+    There are ``n_faults`` in ``n_bases`` held-out sequences; ``interval`` is the 90 % interval of the last share.
+    """
+
+    rate: float
+    n_faults: int
+    n_bases: int
+    begun: tuple[float, ...]
+    warned: tuple[float, ...]
+    interval: tuple[float, float]
+
+
 class EarlyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The looks at running sequences: the kind of their ``detector``, their forms, by rising age.
 
     ``usual`` is the median length of the training sequences in points. ``backends`` names the files of each backend
-    beside TorchScript in the folder of each look.
+    beside TorchScript in the folder of each look. ``expected`` informs only.
     """
 
     detector: DetectorRecord
     looks: tuple[LookForm, ...]
     usual: int
     backends: dict[str, tuple[str, ...]] = {}
+    expected: EarlyExpectation | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration, fitted_law
-from streamad.learn.registry.manifest import LargerCalibration
+from streamad.learn.early.training import TrainedEarly
+from streamad.learn.registry.manifest import EarlyExpectation, LargerCalibration
 from streamad.types import FloatArray, IntArray
 
 Scores: TypeAlias = npt.NDArray[np.float64]
@@ -156,3 +157,20 @@ def quantiles(drawn: Scores, n: int) -> tuple[float, float]:
     low = float(ndtr(math.sqrt(n / max(n - 1, 1)) * stdtrit(max(n - 1, 1), (1 - CONFIDENCE) / 2)))
     found = np.quantile(drawn, [low, 1 - low])
     return float(found[0]), float(found[1])
+
+
+def expected_of(early: TrainedEarly, rate: float) -> EarlyExpectation | None:
+    """Return which share of injected faults is warned of by each look at ``rate``; None if none were injected."""
+    odd = early.faulty
+    if odd is None:
+        return None
+    terms = early.maxima.astype(np.float32)[:, None]
+    by_look = [Judged(largest, odd.bases, terms, rate) for largest in odd.largest.T]
+    return EarlyExpectation(
+        rate=rate,
+        n_faults=len(odd.bases),
+        n_bases=len(np.unique(odd.bases)),
+        begun=tuple(float((odd.onsets < look.form.n_points).mean()) for look in early.looks),
+        warned=tuple(judged.share for judged in by_look),
+        interval=by_look[-1].interval(),
+    )

@@ -31,6 +31,7 @@ from streamad.learn.registry.artifact import PROBE_REMEDY, write_arrays
 from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, exportable
 from streamad.learn.registry.manifest import (
     DetectorRecord,
+    EarlyRecord,
     LearningRecord,
     Manifest,
     Metrics,
@@ -42,6 +43,7 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.registry.staging import STAGED
 from streamad.learn.store.records import WindowForm
 from streamad.learn.training.fits import Fits
+from streamad.learn.training.found import expected_of
 from streamad.learn.training.probe import Probe, ProbeCandidates, share_alike
 from streamad.messages import ModelRef
 from streamad.ports import BackendDetector, BackendExport, Clock, FittedDetector, Scorer
@@ -140,7 +142,7 @@ class Publisher:
             )
             draft = self._manifest(fitted, calibration, training_terms, backends)
             if early is not None:
-                draft = msgspec.structs.replace(draft, early=early.write(staged.folder, self.fits.settings))
+                draft = msgspec.structs.replace(draft, early=self._early(early, staged.folder))
             staged.seal(draft)
             self.fits.show_proof()
             for refused in self.prove(self.fits.settings, ModelRef(self.model, STAGED), staged.folder):
@@ -149,6 +151,12 @@ class Publisher:
                 files = backends.pop(refused.backend)
                 _leave_out(refused.backend, [staged.folder / name for name in files], refused.reason)
             return staged.publish(msgspec.structs.replace(draft, backends=backends))
+
+    def _early(self, early: TrainedEarly, folder: Path) -> EarlyRecord:
+        settings = self.fits.settings
+        assert settings.alerts.early is not None
+        expected = expected_of(early, settings.alerts.early.false_alarm_rate)
+        return msgspec.structs.replace(early.write(folder, settings), expected=expected)
 
     def _refusal(self, reason: str, deviation: float) -> str:
         """Return why the version is not published, and what to do; ``deviation`` is that of the probe in this process.

@@ -9,9 +9,10 @@ import pytest
 
 from streamad.commands.check.models import looks_of
 from streamad.commands.shared.figures.labels import Label, Labels
-from streamad.commands.shared.figures.warnings import warning_figures
+from streamad.commands.shared.figures.warnings import print_expected, warning_figures
 from streamad.commands.shared.monitor import warning_line
 from streamad.judge.verdicts import span_text
+from streamad.learn.registry.manifest import DetectorRecord, EarlyExpectation, EarlyRecord
 from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
 from streamad.settings.plant_yaml import Settings
 from tests.support.runtime.early import looks, model
@@ -127,3 +128,17 @@ def test_check_says_whether_the_version_looks_and_what_calibrates_it(
 def test_what_looks_cannot_be_is_refused_with_what_to_write(sections: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         settings_of(**{"alerts": {"early": {}}, **sections})
+
+
+def test_train_prints_what_is_warned_of_by_age(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = EarlyExpectation(
+        rate=0.01, n_faults=180, n_bases=10, begun=(0.2, 0.6, 1.0), warned=(0.0, 0.3, 0.7), interval=(0.6, 0.8)
+    )
+    forms = tuple(look.form for look in looks().looks)
+    print_expected(EarlyRecord(detector=DetectorRecord("mean", {}), looks=forms, usual=8, expected=expected))
+    said = capsys.readouterr().out
+    assert "70% of 180 injected faults" in said
+    assert "90 % interval 60% to 80%" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert ["age", "25%", "50%", "75%"] in rows
+    assert ["warned", "of", "0%", "30%", "70%"] in rows

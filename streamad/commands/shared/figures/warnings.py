@@ -8,9 +8,11 @@ from statistics import median
 
 from rich.table import Table
 
+from streamad.commands.shared.console import out, print_table, wrapped
 from streamad.commands.shared.figures.labels import Labels
 from streamad.judge.evaluation import clopper_pearson
 from streamad.judge.verdicts import span_text
+from streamad.learn.registry.manifest import EarlyRecord
 from streamad.messages import EarlyWarning, Verdict
 
 
@@ -78,3 +80,24 @@ def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) 
         share = f"{figures.normal_share:.1%} of {figures.n_normal} normal"
         table.add_row("false warnings", f"{share} (95 % interval {low:.1%} to {high:.1%})")
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+
+
+def print_expected(early: EarlyRecord | None) -> None:
+    """Print which share of injected faults that begin midway is warned of by each look; nothing if none were looked at.
+
+    Ages are shares of the usual length.
+    """
+    if early is None or (expected := early.expected) is None:
+        return
+    low, high = expected.interval
+    out.print(
+        wrapped(
+            f"{expected.warned[-1]:.0%} of {expected.n_faults} injected faults that begin midway are warned of before "
+            f"the end (90 % interval {low:.0%} to {high:.0%}), and {expected.rate:g} of normal ones at most; by age:"
+        )
+    )
+    ages = (f"{look.n_points / early.usual:.0%}" for look in early.looks)
+    table = Table("age", *ages, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for name, shares in (("begun", expected.begun), ("warned of", expected.warned)):
+        table.add_row(name, *(f"{share:.0%}" for share in shares))
+    print_table(table, whole=("age",))
