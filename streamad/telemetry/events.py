@@ -17,17 +17,19 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class Emit(Protocol):
-    """Emits an event about a model: ``EventLog.emit``."""
+    """Emits an event about a model or a stream: ``EventLog.emit``."""
 
     def __call__(
         self,
         kind: str,
         message: str,
         *,
+        stream: str | None = None,
         model: ModelRef | None = None,
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
-    ) -> object:
+        waits: bool = True,
+    ) -> Event:
         """Emit the event."""
 
 

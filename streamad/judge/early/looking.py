@@ -28,6 +28,7 @@ from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import EarlyWarning, ModelRef, OutputRecord, Role, WarningRef
 from streamad.partition_progress import LooksTaken
 from streamad.ports import Clock
+from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.events import Emit
 from streamad.types import FinishedSequence, Window, from_us
@@ -124,7 +125,7 @@ class Looking:
             return sequence.looks is not None and n_taken < _ALL
         since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
         n_points = n_seen(self._settings.window, sequence.n, sequence.last_us - since_us)
-        return n_taken < len(early.looks) and early.looks[n_taken].form.n_points <= n_points
+        return n_taken < early.n_due(n_points)
 
     async def _batcher(self, routes: tuple[str, ...], looks: LooksTaken | None) -> MicroBatcher | None:
         """Return what scores a sequence with ``routes``; None before the value that chooses its model was seen."""
@@ -170,14 +171,13 @@ class Looking:
         if early is None:
             return None if looks is None else Seen(msgspec.structs.replace(taken, n=_ALL))
         window = self._settings.window
-        n_points = n_seen_of(sequence, window)
-        due = [number for number in range(taken.n, len(early.looks)) if early.looks[number].form.n_points <= n_points]
-        if not due:
+        n_due, n_looks = early.n_due(n_seen_of(sequence, window)), len(early.looks)
+        if n_due <= taken.n:
             return None if looks is None else Seen(taken)
-        course = course_of(sequence, window, early.looks[due[-1]].form.n_points)
+        course = course_of(sequence, window, early.looks[min(n_due, n_looks) - 1].form.n_points)
         outputs: tuple[OutputRecord, ...] = ()
         largest, warned = taken.largest, taken.warning
-        for number in due:
+        for number in range(taken.n, min(n_due, n_looks)):
             seen = look_at(course, early.looks[number].form.n_points, window, self._channels)
             if seen is None:  # too much is missing up to there
                 continue
@@ -186,8 +186,17 @@ class Looking:
                 warning = self._warning(sequence, ref, early, number, largest)
                 warned = WarningRef(warning.warning_id, warning.age)
                 outputs = await self._told(warning, number, seen if explains else None)
-        looks = LooksTaken(model=ref, n=due[-1] + 1, largest=largest, warning=warned)
-        return Seen(looks, outputs)
+        if n_due > n_looks:
+            outputs = (*outputs, self._runs_long(sequence, ref, early))
+        return Seen(LooksTaken(model=ref, n=n_due, largest=largest, warning=warned), outputs)
+
+    def _runs_long(self, sequence: FinishedSequence, ref: ModelRef, early: EarlyModel) -> OutputRecord:
+        """Return the event of a sequence that is longer than all in training; it is committed with the looks taken."""
+        text = (
+            f"{visible_name(sequence.sequence)} goes on beyond the longest training sequence ({early.longest} points)"
+        )
+        event = self._emit("runs_long", text, stream=sequence.stream, model=ref, waits=False)
+        return OutputRecord("events", sequence.stream, event)
 
     async def _told(self, warning: EarlyWarning, number: int, window: Window | None) -> tuple[OutputRecord, ...]:
         """Return the messages of ``warning``; without a sink of its own it goes to the alerts."""

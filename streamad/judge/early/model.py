@@ -122,21 +122,30 @@ class _OfWhole:
 class EarlyModel:
     """The looks of a model, by rising age, and the largest z of each calibration sequence.
 
-    ``usual`` is the median length of the training sequences in points.
+    ``usual`` and ``longest`` are the median length of the training sequences in points, and the largest if it is known.
     """
 
     looks: tuple[Look, ...]
     calibration: Calibration
     usual: int = 1
+    longest: int | None = None
+
+    def n_due(self, n_points: int) -> int:
+        """Return how many looks are due at ``n_points``, and one more if no training sequence was that long."""
+        n = sum(look.form.n_points <= n_points for look in self.looks)
+        return n + (n == len(self.looks) and self.longest is not None and n_points > self.longest)
 
     def p_value(self, largest_z: float) -> tuple[float, Tail]:
         """Return the p-value of the largest z of a sequence's looks so far: it never rises from look to look."""
         return self.calibration.p_value(largest_z)
 
 
-def early_model(looks: Sequence[Look], maxima: Scales, rate: float, *, usual: int = 1) -> EarlyModel:
+def early_model(
+    looks: Sequence[Look], maxima: Scales, rate: float, *, usual: int = 1, longest: int | None = None
+) -> EarlyModel:
     """Return the model by the largest z [n] of each calibration sequence; the tail is extrapolated below 1/(n + 1)."""
-    return EarlyModel(tuple(looks), Calibration.from_terms(maxima.astype(np.float32)[:, None], rate), usual)
+    calibration = Calibration.from_terms(maxima.astype(np.float32)[:, None], rate)
+    return EarlyModel(tuple(looks), calibration, usual, longest)
 
 
 def _logs(terms: FloatArray) -> Scales:

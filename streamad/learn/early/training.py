@@ -28,12 +28,14 @@ _PROBES = 4
 class TrainedEarly:
     """The ``looks``, each calibration sequence's largest z [n] of all looks, and the courses that the looks know.
 
-    ``faulty``: what the looks see of faults injected into sequences that they do not know.
+    ``longest`` are the points of the longest sequence of both. ``faulty``: what the looks see of faults injected into
+    sequences that they do not know.
     """
 
     looks: tuple[Look, ...]
     maxima: Scales
     known: tuple[Course, ...]
+    longest: int
     faulty: Faulty | None = None
 
     def write(self, folder: Path, settings: Settings) -> EarlyRecord:
@@ -54,7 +56,9 @@ class TrainedEarly:
         write_maxima(folder, self.maxima)
         record = DetectorRecord(KIND, dict(OPTIONS))
         forms = tuple(look.form for look in self.looks)
-        return EarlyRecord(detector=record, looks=forms, usual=usual_length(self.known), backends=backends)
+        return EarlyRecord(
+            detector=record, looks=forms, usual=usual_length(self.known), longest=self.longest, backends=backends
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +74,7 @@ class EarlyTraining:
         held_out, known = courses[:n_held_out], courses[n_held_out:]
         looks = _looks(self._fitting, known, self.settings)
         odd = faulty(self._fitting, looks, held_out, self.settings, [look.form.n_points for look in looks])
-        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known), odd)
+        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known), _longest(courses), odd)
 
     def out_of_fold(self, ids: Sequence[str], folds: Sequence[IntArray]) -> TrainedEarly:
         """Train on all of ``ids``; each is calibrated by looks of the same ages that did not see its fold.
@@ -89,12 +93,16 @@ class EarlyTraining:
             maxima[fold] = fitting.largest_z(found, held_out)
             if number == 0:
                 odd = faulty(fitting, found, held_out, self.settings, known)
-        return TrainedEarly(looks, maxima, tuple(courses), odd)
+        return TrainedEarly(looks, maxima, tuple(courses), _longest(courses), odd)
 
     @property
     def _fitting(self) -> LookFitting:
         model = self.settings.model
         return LookFitting(self.settings.window, self.settings.channel_specs, seed=model.seed, device=model.device)
+
+
+def _longest(courses: Sequence[Course]) -> int:
+    return max(map(len, courses))
 
 
 def _ages(courses: Sequence[Course], settings: Settings) -> tuple[int, ...]:

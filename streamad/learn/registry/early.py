@@ -72,7 +72,8 @@ class EarlyLoading:
         if maxima.dtype != np.float32 or maxima.ndim != 1 or not len(maxima) or not np.isfinite(maxima).all():
             what = f"{EARLY_FOLDER}/{MAXIMA_FILE} does not hold a number per sequence"
             raise ArtifactError(f"{self.label}: {what}: train anew")
-        return early_model(looks, maxima.astype(np.float64), rate, usual=self.record.usual)
+        usual, longest = self.record.usual, self.record.longest
+        return early_model(looks, maxima.astype(np.float64), rate, usual=usual, longest=longest)
 
     def _scorer(self, kind: Detector, number: int) -> Scorer:
         folder, what = folder_of(self.version, number), self._named(number)

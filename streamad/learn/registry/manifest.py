@@ -228,13 +228,15 @@ class EarlyExpectation(msgspec.Struct, frozen=True, kw_only=True):
 class EarlyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The looks at running sequences: the kind of their ``detector``, their forms, by rising age.
 
-    ``usual`` is the median length of the training sequences in points. ``backends`` names the files of each backend
-    beside TorchScript in the folder of each look. ``expected`` informs only.
+    ``usual`` is the median length of the training sequences in points; no sequence of the training is longer than
+    ``longest``. ``backends`` names the files of each backend beside TorchScript in the folder of each look.
+    ``expected`` informs only.
     """
 
     detector: DetectorRecord
     looks: tuple[LookForm, ...]
     usual: int
+    longest: int | None = None
     backends: dict[str, tuple[str, ...]] = {}
     expected: EarlyExpectation | None = None
 

@@ -13,14 +13,14 @@ from streamad.messages import ModelRef
 from tests.support.runtime.pipeline import CHANNELS, SquareScorer, model_of
 
 AGES = (2, 4, 6)
-RATE = 0.02
+RATE, LONGEST = 0.02, 7
 
 
 def looks(ages: Iterable[int] = AGES) -> EarlyModel:
     """Looks to which a sequence around 1 is usual: its mean squares have the logarithm log 3."""
     forms = [LookForm(n_points=age, median=float(np.log(3)), spread=1.0) for age in ages]
     of = [Look(form, SquareScorer((len(CHANNELS), form.n_points))) for form in forms]
-    return early_model(of, np.random.default_rng(0).uniform(0, 1, 199), RATE, usual=8)
+    return early_model(of, np.random.default_rng(0).uniform(0, 1, 199), RATE, usual=8, longest=LONGEST)
 
 
 def model(version: str = "0001", early: EarlyModel | None = None) -> ModelInService:

@@ -11,11 +11,11 @@ import pytest
 
 from streamad.errors import PartitionLost
 from streamad.judge.scoring import MicroBatcher
-from streamad.messages import Attribution, EarlyWarning, ModelRef, OutputRecord, Verdict
+from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OutputRecord, Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
 from streamad.types import PartitionAssigned, Record, RecordBatch
-from tests.support.runtime.early import AGES, RATE, looks, model
+from tests.support.runtime.early import AGES, LONGEST, RATE, looks, model
 from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
     Run,
@@ -66,6 +66,16 @@ def check_law(commits: Iterable[Iterable[OutputRecord]]) -> dict[str, tuple[int,
     return found
 
 
+def long_ones(ledger: Ledger) -> list[tuple[str | None, str]]:
+    """Stream and name of each sequence that was said to go on beyond all in training, as often as it was."""
+    events = [each.message for outputs in outputs_of(ledger) for each in outputs if each.role == "events"]
+    return sorted(
+        (each.stream, each.message.split()[0])
+        for each in events
+        if isinstance(each, Event) and each.kind == "runs_long"
+    )
+
+
 def outputs_of(ledger: Ledger) -> list[list[OutputRecord]]:
     return [list(outputs) for _, outputs in ledger.commits]
 
@@ -93,6 +103,11 @@ async def test_odd_sequences_are_warned_of_once_and_only_they() -> None:
     assert {each.warning is not None for each in odd} == {True}
     assert {each.warning is None for each in scored if each.decision == "normal"} == {True}
     assert {look for look, _, _ in found.values()} == {1}, "values are odd from the first sample on"
+    beyond = sorted((each.stream, each.sequence) for each in scored if each.n_samples - 1 > LONGEST)
+    assert 1 < len(beyond) < len(scored)
+    assert [each for each in long_ones(ledger) if each in beyond] == beyond, "once each, with or without a warning"
+    short = {(each.stream, each.sequence) for each in scored} - {*beyond}
+    assert not short & {*long_ones(ledger)}
 
 
 async def test_an_onlooker_hears_of_a_warning_before_the_verdict_that_names_it() -> None:
@@ -119,11 +134,14 @@ async def test_whichever_commits_fail_the_warnings_are_the_same(in_doubt: bool) 
     source = ListSource.of(recordings(2), batch_records=3)
     run = await run_pipeline(source, settings(), model=model(), committer=ledger)
     assert run.pipeline.counters.commits_failed >= 3
-    assert check_law(outputs_of(ledger)) == check_law(outputs_of(await undisturbed(2)))
+    whole = await undisturbed(2)
+    assert check_law(outputs_of(ledger)) == check_law(outputs_of(whole))
+    assert long_ones(ledger) == long_ones(whole)
 
 
 async def test_a_restart_at_any_record_gives_the_same_warnings() -> None:
-    expected = check_law(outputs_of(await undisturbed(3)))
+    whole = await undisturbed(3)
+    expected, long = check_law(outputs_of(whole)), long_ones(whole)
     assert len(expected) > 3
     records = recordings(3)
     for n_first in range(1, len(records["p"])):
@@ -138,6 +156,7 @@ async def test_a_restart_at_any_record_gives_the_same_warnings() -> None:
         await run_pipeline(script, settings(), model=model(), committer=ledger, while_running=stop)
         await run_pipeline(ListSource.of(records), settings(), model=model(), committer=ledger)
         assert check_law(outputs_of(ledger)) == expected, f"after record {n_first}"
+        assert long_ones(ledger) == long, f"after record {n_first}"
 
 
 def turning_odd(n: int, n_odd: int) -> list[bytes]:

@@ -82,6 +82,15 @@ def test_a_normal_sequence_is_ever_warned_of_at_most_at_the_rate_whatever_the_nu
     assert np.mean(shares) > rate / 2
 
 
+@pytest.mark.parametrize(
+    ("longest", "due"), [(None, [0, 1, 1, 2, 2, 2]), (6, [0, 1, 1, 2, 2, 3]), (5, [0, 1, 1, 2, 3, 3])]
+)
+def test_beyond_the_longest_training_sequence_one_more_is_due(longest: int | None, due: list[int]) -> None:
+    forms = [form_of(age, {}, np.ones((20, 1), np.float32)) for age in (3, 5)]
+    model = early_model([Look(form, Levels()) for form in forms], np.zeros(9), 0.1, longest=longest)
+    assert [model.n_due(n) for n in (2, 3, 4, 5, 6, 7)] == due
+
+
 class Broken(Levels):
     """Scores nothing that is a number."""
 

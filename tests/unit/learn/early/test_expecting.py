@@ -52,7 +52,7 @@ def test_the_shares_are_those_of_the_p_values(fitting: LookFitting) -> None:
     largest = np.array([[-1.0, 0.0], [0.5, 4.0], [5.0, 6.0], [-1.0, 9.0]])
     maxima = np.linspace(0.0, 3.0, 40)
     odd = Faulty(largest, np.array([3, 6, 2, 8]), np.array([0, 0, 1, 2]))
-    found = expected_of(TrainedEarly(looks, maxima, (), odd), RATE)
+    found = expected_of(TrainedEarly(looks, maxima, (), 8, odd), RATE)
     assert found is not None
     model = early_model(looks, maxima, RATE)
     shares = [float(np.mean([model.p_value(each)[0] <= RATE for each in column])) for column in largest.T.tolist()]
