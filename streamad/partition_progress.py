@@ -213,6 +213,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     bad_values: dict[str, BadChannel] = {}
     debts: dict[str, Debt] = {}
 
+    @property
+    def needed_models(self) -> set[ModelRef]:
+        """Return the versions that open debts name, and those that look at sequences which run."""
+        looking = (looks.model for stream in self.streams.values() for looks in stream.looks.values())
+        return {*(debt.alert.model for debt in self.debts.values()), *looking}
+
 
 class Claim(NamedTuple):
     """A partition says that it has seen a stream, at its record clock ``time_us``; ``ended``: no longer.

@@ -139,10 +139,12 @@ class TransactionalSource(Protocol):
 
 @runtime_checkable
 class OwingSource(Protocol):
-    """A source that keeps the progress of its partitions itself, and so knows whose attributions are owed."""
+    """A source that keeps the progress of its partitions itself, and so knows which models are still needed."""
 
     async def owed_models(self) -> Collection[ModelRef]:
-        """Return the versions of models that open debts name; nothing is written and no group is joined.
+        """Return the versions of models that open debts name, and that look at sequences which run.
+
+        Nothing is written and no group is joined.
 
         Raises SourceError, CheckpointError if they cannot be read.
         """

@@ -1,4 +1,4 @@
-"""Which versions of a model open debts name: alerts whose attribution is still to be made by that version."""
+"""Which versions of a model are still needed: for attributions of alerts that are owed, and for looks at sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_S = 60.0
 
 
 async def owed_versions(plant: Plant, name: str) -> frozenset[str]:
-    """Return the versions of the model ``name`` that alerts of this plant still need.
+    """Return the versions of the model ``name`` that alerts and running sequences of this plant still need.
 
     Raises StreamadError if that cannot be known, such as without a broker; it takes a minute at most.
     """
@@ -53,4 +53,4 @@ def _owed_locally(plant: Plant) -> Collection[ModelRef]:
     if checkpoint is None:
         return ()
     progress = read_checkpoint(plant.base_dir / checkpoint).progress.values()
-    return {debt.alert.model for each in progress for debt in each.debts.values()}
+    return {model for each in progress for model in each.needed_models}

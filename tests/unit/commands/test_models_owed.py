@@ -21,7 +21,7 @@ from streamad.cli import app
 from streamad.errors import RegistryError
 from streamad.judge.explainer import debt_of
 from streamad.messages import ModelRef
-from streamad.partition_progress import Debt, ProgressUpdate
+from streamad.partition_progress import Debt, LooksTaken, ProgressUpdate, StreamProgress
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.types import Window
 from tests.support.kafka.child import PLUGINS
@@ -57,14 +57,17 @@ def debt(number: int, version: str, name: str = "default") -> Debt:
     return debt_of(alert, np.ones(2, np.float32), Window(np.ones((2, 3), np.float32), 3))
 
 
-def owe(config: Path, *debts: Debt) -> None:
-    """Commit ``debts`` as a run does."""
+def owe(config: Path, *debts: Debt, looks: Sequence[LooksTaken] = ()) -> None:
+    """Commit ``debts``, and ``looks`` at a sequence that runs each, as a run does."""
 
     async def commit() -> None:
         committer = LocalCommitter(config.parent / "checkpoint", {}, {})
         await committer.restore("p")
         owed = {each.alert.alert_id: each for each in debts}
-        await committer.commit(ProgressUpdate(partition="p", next_offset=1, low_watermark=1, debts=owed), [])
+        running = {str(number): each for number, each in enumerate(looks)}
+        streams = {"s": StreamProgress(done_below=0, looks=running)}
+        update = ProgressUpdate(partition="p", next_offset=1, low_watermark=1, debts=owed, streams=streams)
+        await committer.commit(update, [])
         await committer.close()
 
     asyncio.run(commit())
@@ -86,6 +89,11 @@ def test_a_version_that_an_alert_of_a_checkpoint_still_needs_is_not_removed(conf
     assert removed_by(prune(config, "--json")) == ["0001"]
     assert registry_at(config).versions("default") == ("0002", "0003", "0004")
     (config.parent / "checkpoint").rename(config.parent / "done")
+    assert removed_by(prune(config, "--json")) == ["0002"]
+
+
+def test_a_version_that_looks_at_a_running_sequence_is_not_removed(config: Path) -> None:
+    owe(config, looks=[LooksTaken(model=ModelRef("default", "0001"), n=2, largest=1.5)])
     assert removed_by(prune(config, "--json")) == ["0002"]
 
 

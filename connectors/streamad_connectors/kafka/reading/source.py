@@ -86,7 +86,10 @@ class KafkaSource:
         return KafkaTopics(self._client, self._options, self._state.group, sinks, self._context)
 
     async def owed_models(self) -> Collection[ModelRef]:
-        """Return the versions of models that debts in the progress topics name. Raises SourceError, CheckpointError."""
+        """Return the versions of models that debts and looks in the progress topics name.
+
+        Raises SourceError, CheckpointError.
+        """
         return await owed_models(self._state)
 
     def between(self, since_us: int | None, until_us: int | None) -> KafkaRange:

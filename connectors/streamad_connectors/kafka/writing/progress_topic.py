@@ -316,13 +316,22 @@ class ProgressLog:
         return items
 
 
-def debts_in(items: Iterable[Item]) -> list[Debt]:
-    """Return the debts among ``items``, of any partition. Raises CheckpointError if they are damaged."""
+def needed_models(items: Iterable[Item]) -> set[ModelRef]:
+    """Return the versions that debts and looks among ``items`` name, of any partition.
+
+    Raises CheckpointError if they are damaged.
+    """
+    needed: set[ModelRef] = set()
     try:
-        return [_debt.decode(item.value) for item in items if item.key.startswith(_DEBT) and item.value is not None]
+        for key, value in items:
+            if value is not None and key.startswith(_DEBT):
+                needed.add(_debt.decode(value).alert.model)
+            elif value is not None and key.startswith(_STREAM):
+                needed |= {looks.model for looks in _stream_head.decode(value).progress.looks.values()}
     except (msgspec.MsgspecError, RecursionError) as error:
         text = f"a record of the progress topic cannot be decoded ({error}): did another program write it?"
         raise CheckpointError(text) from error
+    return needed
 
 
 async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
@@ -370,7 +379,9 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
 
 
 async def owed_models(state: SourceState) -> set[ModelRef]:
-    """Return the versions of models that debts in the progress topics name. A topic that is not there owes nothing.
+    """Return the versions of models that debts and looks in the progress topics name.
+
+    A topic that is not there owes nothing.
 
     Raises SourceError, CheckpointError.
     """
@@ -391,7 +402,7 @@ async def owed_models(state: SourceState) -> set[ModelRef]:
         async def owed(topic: str, partition: int) -> set[ModelRef]:
             async with turns:
                 items = await read_items(client.consumer_kwargs(), topic, partition, client.request_timeout_s)
-            return {debt.alert.model for debt in debts_in(items)}
+            return needed_models(items)
 
         found = await asyncio.gather(*(owed(*place) for place in places), return_exceptions=True)
         for each in found:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
 from streamad.judge.explainer import debt_of
-from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.messages import ModelRef
+from streamad.partition_progress import LooksTaken, Progress, ProgressUpdate, StreamProgress, merge
 from streamad.types import Window
-from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
+from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog, needed_models
 from tests.support.runtime.debts import alert_of
 
 PARTITION = "press:line-a-3"
@@ -26,6 +27,7 @@ WINDOW = Window(np.ones((1, 2), np.float32), 2)
 DEBTS = [debt_of(alert_of(number), np.ones(2, np.float32), WINDOW) for number in range(6)]
 clocks = st.integers(-(2**40), 2**60)
 ids = st.sampled_from([f"id{number}" for number in range(12)])
+models = st.builds(ModelRef, name=st.just("test"), version=st.sampled_from(["0001", "0002", "0003"]))
 streams = st.builds(
     StreamProgress,
     done_below=st.integers(0, 2**62),
@@ -37,6 +39,7 @@ streams = st.builds(
     partial=st.booleans(),
     starts=st.dictionaries(ids, st.tuples(st.integers(0, 1), st.integers(0, 1)), max_size=12),
     second_0_us=st.none() | clocks,
+    looks=st.dictionaries(ids, st.builds(LooksTaken, model=models, n=st.integers(0, 9), largest=st.floats(-9, 9))),
 )
 updates = st.builds(
     ProgressUpdate,
@@ -88,6 +91,7 @@ def test_what_is_read_back_is_the_merge_of_the_updates(steps: list[tuple[Progres
         expected = merge(expected, update)
         found, progress = read(topic)
         assert ordered(progress) == ordered(expected)
+        assert needed_models(compacted(topic, with_tombstones=True)) == expected.needed_models
         if restarts:
             log = found
 
