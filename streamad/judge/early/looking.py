@@ -35,6 +35,8 @@ from streamad.types import FinishedSequence, Window, from_us
 
 _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
+_MOST_LOADED = 4
+"""Versions that serve no more and whose looks are in memory, those needed last: a learner makes ever new ones."""
 
 
 def warning_id(stream: str, sequence: str, start_us: int) -> str:
@@ -51,6 +53,13 @@ class Seen(NamedTuple):
 
     looks: LooksTaken
     outputs: tuple[OutputRecord, ...] = ()
+
+
+class _Pinned(NamedTuple):
+    """A version and its looks; None: it has none, or cannot be loaded."""
+
+    ref: ModelRef
+    early: EarlyModel | None
 
 
 class Looking:
@@ -79,7 +88,9 @@ class Looking:
         self._load = load
         self._explainer = explainer
         self._emit = emit
-        self._loaded: dict[ModelRef, ModelInService | None] = {}
+        self._loaded: dict[ModelRef, EarlyModel | None] = {}
+        self._loading = asyncio.Lock()
+        self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
 
     async def visit(
         self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
@@ -93,8 +104,8 @@ class Looking:
             for sequence in list(stream.open.values()):
                 if sequence.partial or sequence.late is not None or sequence.is_torn or is_split(name):
                     continue
-                batcher = await self._batcher(tuple(value for _, value in sequence.routes), sequence.looks)
-                if batcher is None or not self._is_due(batcher, sequence):
+                batcher = await self._batcher(tuple(value for _, value in sequence.routes))
+                if batcher is None or not await self._is_due(batcher, sequence):
                     continue
                 if not self._batchers.is_idle:
                     return
@@ -117,40 +128,55 @@ class Looking:
             return None
         return await self._seen(sequence, looks, batcher, explains=False)
 
-    def _is_due(self, batcher: MicroBatcher, sequence: OpenSequence) -> bool:
-        """Return whether a look is due, without a look at the samples."""
-        early = self._early(batcher, sequence.looks)
-        n_taken = 0 if sequence.looks is None else sequence.looks.n
-        if early is None:
-            return sequence.looks is not None and n_taken < _ALL
+    async def _is_due(self, batcher: MicroBatcher, sequence: OpenSequence) -> bool:
+        """Return whether a look is due, by the ages of looks alone: neither samples nor a model are needed for it."""
+        looks = sequence.looks
+        if batcher.model is None:
+            return False
+        ref, n_taken = (batcher.model.ref, 0) if looks is None else (looks.model, looks.n)
+        if ref not in self._ages:
+            pinned = await self._pinned(batcher, looks)
+            early = None if pinned is None else pinned.early
+            self._ages[ref] = None if early is None else early.due_at
+        if (ages := self._ages[ref]) is None:
+            return looks is not None and n_taken < _ALL
         since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
         n_points = n_seen(self._settings.window, sequence.n, sequence.last_us - since_us)
-        return n_taken < early.n_due(n_points)
+        return n_taken < len(ages) and ages[n_taken] <= n_points
 
-    async def _batcher(self, routes: tuple[str, ...], looks: LooksTaken | None) -> MicroBatcher | None:
+    async def _batcher(self, routes: tuple[str, ...]) -> MicroBatcher | None:
         """Return what scores a sequence with ``routes``; None before the value that chooses its model was seen."""
         if self._settings.models is not None and len(routes) != 1:
             return None
         batcher = await self._batchers.batcher_for(routes)
-        if isinstance(batcher, Unscorable) or batcher.model is None:
-            return None
-        if looks is not None and looks.model != batcher.model.ref and looks.model not in self._loaded:
-            await self._take_up(looks.model)
-        return batcher
+        return None if isinstance(batcher, Unscorable) else batcher
 
-    async def _take_up(self, ref: ModelRef) -> None:
+    async def _pinned(self, batcher: MicroBatcher, looks: LooksTaken | None) -> _Pinned | None:
+        """Return the version that looks at a sequence with these ``looks``: that of the first one, else the one served.
+
+        None before the first version.
+        """
+        served = batcher.model
+        if served is None:
+            return None
+        if looks is None or looks.model == served.ref:
+            return _Pinned(served.ref, served.early)
+        async with self._loading:
+            if looks.model not in self._loaded:
+                self._loaded[looks.model] = await self._taken_up(looks.model)
+            early = self._loaded[looks.model] = self._loaded.pop(looks.model)  # the one needed last is the last
+            while len(self._loaded) > _MOST_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+        return _Pinned(looks.model, early)
+
+    async def _taken_up(self, ref: ModelRef) -> EarlyModel | None:
+        """Return the looks of a version that serves no more."""
         try:
-            self._loaded[ref] = await asyncio.to_thread(self._load, ref)
+            return (await asyncio.to_thread(self._load, ref)).early
         except StreamadError as error:
-            self._loaded[ref] = None
             text = f"{error}: sequences that it has looked at while they ran are looked at no more"
             self._emit("looks_ended", text, model=ref)
-
-    def _early(self, batcher: MicroBatcher, looks: LooksTaken | None) -> EarlyModel | None:
-        model = batcher.model
-        if looks is not None and (model is None or looks.model != model.ref):
-            model = self._loaded.get(looks.model)
-        return None if model is None else model.early
+            return None
 
     async def _seen(
         self,
@@ -161,12 +187,9 @@ class Looking:
         explains: bool = True,
     ) -> Seen | None:
         """Return what the looks that are due and not taken see; None if there are none."""
-        if batcher.model is None:
+        if (pinned := await self._pinned(batcher, looks)) is None:
             return None
-        if looks is not None and looks.model != batcher.model.ref and looks.model not in self._loaded:
-            await self._take_up(looks.model)
-        ref = batcher.model.ref if looks is None else looks.model
-        early = self._early(batcher, looks)
+        ref, early = pinned
         taken = LooksTaken(model=ref, n=0, largest=NO_LOOK) if looks is None else looks
         if early is None:
             return None if looks is None else Seen(msgspec.structs.replace(taken, n=_ALL))

@@ -12,6 +12,7 @@ Shapes: N windows, C channels, n points, J looks.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,10 +131,15 @@ class EarlyModel:
     usual: int = 1
     longest: int | None = None
 
+    @property
+    def due_at(self) -> tuple[int, ...]:
+        """Return the points at which the looks are due; last where a sequence is longer than all in training."""
+        ages = tuple(look.form.n_points for look in self.looks)
+        return ages if self.longest is None else (*ages, max(self.longest + 1, *ages))
+
     def n_due(self, n_points: int) -> int:
         """Return how many looks are due at ``n_points``, and one more if no training sequence was that long."""
-        n = sum(look.form.n_points <= n_points for look in self.looks)
-        return n + (n == len(self.looks) and self.longest is not None and n_points > self.longest)
+        return bisect_right(self.due_at, n_points)
 
     def p_value(self, largest_z: float) -> tuple[float, Tail]:
         """Return the p-value of the largest z of a sequence's looks so far: it never rises from look to look."""

@@ -7,17 +7,21 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streamad.errors import PartitionLost
-from streamad.judge.scoring import MicroBatcher
+from streamad.judge.early.looking import Looking
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OutputRecord, Verdict
+from streamad.partition_progress import LooksTaken
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
-from streamad.types import PartitionAssigned, Record, RecordBatch
+from streamad.types import FinishedSequence, PartitionAssigned, Position, Record, RecordBatch
 from tests.support.runtime.early import AGES, LONGEST, RATE, looks, model
 from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
+    START_US,
     Run,
     TickingClock,
     line,
@@ -225,3 +229,35 @@ async def test_before_the_first_model_and_without_looks_of_its_own_nothing_is_wa
         ledger = Ledger()
         await run_pipeline(ListSource.of(recordings(1)), plant, clock=clock, batchers=batchers, committer=ledger)
         assert check_law(outputs_of(ledger)) == {}
+
+
+async def test_of_versions_that_serve_no_more_those_needed_last_stay_in_memory() -> None:
+    plant, clock, loaded = settings("0s"), TickingClock(0.001), list[str]()
+    batcher = MicroBatcher(model("0009"), clock, plant.run)
+
+    def load(ref: ModelRef) -> ModelInService:
+        loaded.append(ref.version)
+        return model(ref.version)
+
+    looking = Looking(plant, batcher, clock, load=load, explainer=None, emit=lambda *_, **__: None)
+    times_us = START_US + np.arange(8, dtype=np.int64) * 1_000_000
+    odd = FinishedSequence("a", "1", "marker", times_us, np.full((8, 3), 10, np.float32), Position(0, 0))
+
+    async def look(version: str) -> None:
+        taken = LooksTaken(model=ModelRef("test", version), n=1, largest=0.0)
+        seen = await looking.finish(odd, taken, batcher)
+        assert seen is not None
+        (warning,) = [each.message for each in seen.outputs]
+        assert isinstance(warning, EarlyWarning)
+        assert (warning.model.version, warning.look) == (version, 2)
+
+    versions = [f"{number:04d}" for number in range(1, 7)]
+    for version in versions:
+        await asyncio.gather(look(version), look(version))
+    assert loaded == versions, "each once"
+    for version in versions[2:]:
+        await look(version)
+    assert loaded == versions
+    await look(versions[0])
+    assert loaded == [*versions, versions[0]]
+    await batcher.close()
