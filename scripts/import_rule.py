@@ -62,10 +62,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.learn.parts": _VERSIONS,
     "streamad.learn.early": (*_VERSIONS, "streamad.injected_faults"),
     "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.early"),
-    "streamad.learn.promotion": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.training"),
+    "streamad.learn.promotion": (
+        *_VERSIONS,
+        "streamad.injected_faults",
+        "streamad.learn.early",
+        "streamad.learn.training",
+    ),
     "streamad.learn.trainer": (
         *_VERSIONS,
         "streamad.drift",
+        "streamad.learn.early",
         "streamad.learn.parts",
         "streamad.learn.training",
         "streamad.learn.promotion",

@@ -351,12 +351,6 @@ class Settings(BaseSettings):
     @field_validator("learning")
     @classmethod
     def _limits_fit(cls, learning: LearningSettings | None, info: ValidationInfo) -> LearningSettings | None:
-        alerts = info.data.get("alerts")
-        if learning is not None and alerts is not None and alerts.early is not None:
-            raise ValueError(
-                "alerts.early: versions that are learned have no looks at running sequences yet: leave learning or "
-                "alerts.early out"
-            )
         if learning is not None and (contradiction := learning.contradiction()):
             raise ValueError(contradiction)
         return learning

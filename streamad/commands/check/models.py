@@ -144,7 +144,9 @@ def looks_of(settings: Settings, model: ModelInService) -> list[Finding]:
     rate, early = settings.alerts.early.false_alarm_rate, model.early
     if early is None:
         what = f"{model.ref.name} {model.ref.version} was trained without them, so no running sequence is warned of"
-        return [warning("alerts.early", what, "streamad train")]
+        return [
+            warning("alerts.early", what, "streamad train" if settings.learning is None else "streamad models retrain")
+        ]
     n, ages = early.calibration.n, [look.form.n_points / early.usual for look in early.looks]
     shown = f"{len(ages)} looks at {ages[0]:.0%} to {ages[-1]:.0%} of the usual length"
     if rate < certifiable_rate(n):

@@ -44,8 +44,9 @@ def faulty(
     if not settings.model.references:
         return None
     channels = settings.channel_specs
-    seen = [look_at(course, len(course), settings.window, channels) for course in held_out[:_MOST_HELD_OUT]]
-    whole = [window.values for window in seen if window is not None and window.length >= _FEWEST_POINTS]
+    kept = [(each, each.values.shape[1]) for each in held_out[:_MOST_HELD_OUT]]
+    seen = [look_at(course, n, settings.window, channels) for course, n in kept if n >= _FEWEST_POINTS]
+    whole = [window.values for window in seen if window is not None]
     if not whole:
         return None
     bases, scales = whole[:_BASES], channel_scales(_set_of(whole))

@@ -19,7 +19,7 @@ from streamad.learn.registry.manifest import DetectorRecord, EarlyRecord
 from streamad.plugins import make_detector
 from streamad.ports import BackendExport, FittedDetector
 from streamad.settings.plant_yaml import Settings
-from streamad.types import FloatArray, IntArray
+from streamad.types import FloatArray
 
 _PROBES = 4
 
@@ -68,32 +68,36 @@ class EarlyTraining:
     courses: Mapping[str, Course]
     settings: Settings
 
-    def split(self, ids: Sequence[str], n_held_out: int) -> TrainedEarly:
-        """Train on all of ``ids`` but the first ``n_held_out``, which calibrate. Raises TrainingDataError."""
-        courses = [self.courses[name] for name in ids]
-        held_out, known = courses[:n_held_out], courses[n_held_out:]
-        looks = _looks(self._fitting, known, self.settings)
-        odd = faulty(self._fitting, looks, held_out, self.settings, [look.form.n_points for look in looks])
-        return TrainedEarly(looks, self._fitting.largest_z(looks, held_out), tuple(known), _longest(courses), odd)
+    def train(
+        self, training: Sequence[str], calibrating: Sequence[str], folds: Sequence[Sequence[str]] = ()
+    ) -> TrainedEarly:
+        """Train on the sequences ``training``; each of ``calibrating`` is calibrated by looks that did not see it.
 
-    def out_of_fold(self, ids: Sequence[str], folds: Sequence[IntArray]) -> TrainedEarly:
-        """Train on all of ``ids``; each is calibrated by looks of the same ages that did not see its fold.
-
-        Raises TrainingDataError.
+        Those of one of the ``folds`` are looked at by looks of the same ages, trained without it; without folds, all by
+        the looks themselves. A sequence without a course takes no part. Raises TrainingDataError.
         """
-        courses, fitting = [self.courses[name] for name in ids], self._fitting
-        ages, looks = _ages(courses, self.settings), _looks(fitting, courses, self.settings)
-        known = [look.form.n_points for look in looks]
-        maxima, odd = np.empty(len(courses)), None
+        known, fitting = self._of(training), self._fitting
+        looks = _looks(fitting, known, self.settings)
+        longest = _longest([*known, *self._of(calibrating)])
+        ages_of_looks = [look.form.n_points for look in looks]
+        if not folds:
+            held_out = self._of(calibrating)
+            odd = faulty(fitting, looks, held_out, self.settings, ages_of_looks)
+            return TrainedEarly(looks, fitting.largest_z(looks, held_out), tuple(known), longest, odd)
+        ages, calibrates, maxima, odd = _ages(known, self.settings), frozenset(calibrating), [], None
         for number, fold in enumerate(folds):
-            others = [courses[place] for place in np.setdiff1d(np.arange(len(courses)), fold).tolist()]
+            unknown = frozenset(fold)
+            others = self._of([name for name in training if name not in unknown])
             # Of all wanted ages, so that the weights are the model's; a look that it lacks does not count.
-            found = [look for look in fitting.fit(others, ages) if look.form.n_points in known]
-            held_out = [courses[place] for place in fold.tolist()]
-            maxima[fold] = fitting.largest_z(found, held_out)
+            found = [look for look in fitting.fit(others, ages) if look.form.n_points in ages_of_looks]
+            held_out = self._of([name for name in fold if name in calibrates])
+            maxima.append(fitting.largest_z(found, held_out))
             if number == 0:
-                odd = faulty(fitting, found, held_out, self.settings, known)
-        return TrainedEarly(looks, maxima, tuple(courses), _longest(courses), odd)
+                odd = faulty(fitting, found, held_out, self.settings, ages_of_looks)
+        return TrainedEarly(looks, np.concatenate(maxima), tuple(known), longest, odd)
+
+    def _of(self, ids: Sequence[str]) -> list[Course]:
+        return [self.courses[name] for name in ids if name in self.courses]
 
     @property
     def _fitting(self) -> LookFitting:

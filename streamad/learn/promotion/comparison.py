@@ -18,6 +18,7 @@ from streamad.injected_faults import FAULT_KINDS, STRENGTHS, channel_scales, inj
 from streamad.judge.evaluation import clopper_pearson
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.promotion.silenced import Silenced, silenced
+from streamad.learn.promotion.warned import Watched
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import References
 from streamad.learn.registry.registry import Registry
@@ -52,7 +53,8 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
     ``n_presumed`` sequences were excluded as presumed anomalies, ``n_alerts`` of the others alerted: the
     ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
     injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. Of the sequences with marks,
-    ``n_confirmed`` anomalies and ``n_raised`` former false alarms alerted.
+    ``n_confirmed`` anomalies and ``n_raised`` former false alarms alerted. ``has_looks``: it looks at running
+    sequences; of ``n_watched`` of those kept it would have warned of ``n_warned``.
     """
 
     version: str
@@ -65,6 +67,14 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
     by_strength: dict[str, dict[str, float]] = {}
     n_confirmed: int
     n_raised: int
+    has_looks: bool = False
+    n_watched: int = 0
+    n_warned: int = 0
+
+    @property
+    def warned_share(self) -> float:
+        """Return the share of the watched sequences that it would have warned of; 0 if there are none."""
+        return self.n_warned / max(self.n_watched, 1)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +134,9 @@ def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
         yield from ((f"detection.{kind}.{strength}", share) for strength, share in shares.items())
     yield "confirmed_found", model.n_confirmed
     yield "false_alarms_raised", model.n_raised
+    if model.has_looks:
+        yield "watched", model.n_watched
+        yield "warned", model.n_warned
 
 
 def compare(
@@ -134,6 +147,7 @@ def compare(
     *,
     rate: float,
     seed: int,
+    watched: Watched | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
@@ -141,6 +155,7 @@ def compare(
     ``half`` is what is left of the comparison half, one sequence at least: neither model was trained on it. ``marked``
     (None: the comparison knows none) has the sequences with operators' marks and the stored alerts: they are shown
     beside the comparison and change no other figure. Others than those of the half may have trained a model.
+    ``watched`` is what looks at the sequences of ``half`` see, if some are wanted.
 
     Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``), but no reviewed false alarm that the
     champion has silenced: a challenger that raises it again is worse. If the champion has more false alarms
@@ -167,7 +182,10 @@ def compare(
     faults = _Faults.found_by(matched, windows, seed, step)
     marked_windows = (confirmed, false_alarms)
     figures = [
-        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], marked_windows) for i in range(len(own))
+        _with_warnings(
+            _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], marked_windows), own[i], watched
+        )
+        for i in range(len(own))
     ]
     no_more = None
     if champion is not None and marked is not None:
@@ -260,6 +278,15 @@ def _figures(
     )
 
 
+def _with_warnings(figures: ModelFigures, own: OperatingPoint, watched: Watched | None) -> ModelFigures:
+    """Return ``figures`` with the warnings that looks of the model would have raised, of what it keeps."""
+    if watched is None or own.model.early is None:
+        return figures
+    kept = watched.has_course & ~own.left_out
+    n_warned = int((watched.warned(own.model) & kept).sum())
+    return msgspec.structs.replace(figures, has_looks=True, n_watched=int(kept.sum()), n_warned=n_warned)
+
+
 def compare_versions(
     registry: Registry,
     store: InlierStore,
@@ -289,7 +316,16 @@ def compare_versions(
         raise TrainingDataError(
             "the inlier store holds no sequences to compare on: wait until more are judged, or raise learning.reserve"
         )
-    found = compare(ours, theirs, half, selection, rate=rate, seed=settings.model.seed, progress=progress)
+    found = compare(
+        ours,
+        theirs,
+        half,
+        selection,
+        rate=rate,
+        seed=settings.model.seed,
+        watched=Watched.of(half.sequences, settings),
+        progress=progress,
+    )
     accepted = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
     training = (*accepted.judged, *accepted.uncut)
     return msgspec.structs.replace(found, references=_references((theirs, ours), half, training, settings))

@@ -32,17 +32,25 @@ def unopposed(former: str | None) -> str:
 
 
 def rule(
-    comparison: Comparison, settings: PromotionSettings, former: str | None = None, *, trusts_marks: bool = False
+    comparison: Comparison,
+    settings: PromotionSettings,
+    former: str | None = None,
+    *,
+    trusts_marks: bool = False,
+    warning_rate: float = 0.0,
 ) -> Ruling:
     """Return whether the challenger of ``comparison`` is not worse than the champion beyond the tolerances.
 
     ``former`` is the version in service if ``comparison`` has no champion on purpose, as after a lasting change.
+    ``warning_rate`` is the configured rate of false warnings of running sequences.
 
     It is refused if one of these holds by more than chance explains:
 
     - false alarms above the larger of the champion's and the configured rate + ``settings.false_alarms``;
     - injected faults found less often than by the champion by more than ``settings.detection`` (hundreds of windows,
       the same for both: no allowance for chance);
+    - false warnings above the larger of the champion's and ``warning_rate`` + ``settings.false_alarms``;
+    - no looks at running sequences, if the champion has some;
 
     with ``trusts_marks`` (``learning.feedback_trust: auto``), also:
 
@@ -56,7 +64,10 @@ def rule(
     if n < settings.min_comparison:
         needed = f"{settings.min_comparison} are needed (learning.promotion.min_comparison)"
         return Ruling(False, f"not promoted: {n} sequences to compare on, {needed}")
-    refusals = list(_refusals(comparison, ours, theirs, settings))
+    refusals = [
+        *_refusals(comparison, ours, theirs, settings),
+        *_refusals_by_looks(ours, theirs, warning_rate, settings),
+    ]
     if trusts_marks:
         refusals += _refusals_by_marks(comparison, ours, theirs, settings)
     if refusals:
@@ -78,6 +89,16 @@ def _refusals(
             f"it finds {ours.detection:.1%} of the injected faults, the champion {theirs.detection:.1%} "
             f"(at most {settings.detection:.1%} less are allowed)"
         )
+
+
+def _refusals_by_looks(
+    ours: ModelFigures, theirs: ModelFigures, rate: float, settings: PromotionSettings
+) -> Iterator[str]:
+    if theirs.has_looks and not ours.has_looks:
+        yield "it has no looks at running sequences, the champion has"
+    limit, n = max(theirs.warned_share, rate) + settings.false_alarms, ours.n_watched
+    if _is_above(ours.n_warned, n, limit):
+        yield f"{ours.n_warned} false warnings of {n} running normal sequences, {limit:.1%} are allowed"
 
 
 def _refusals_by_marks(
@@ -104,7 +125,8 @@ def _n_kept(comparison: Comparison, model: ModelFigures) -> int:
 
 def _summary(comparison: Comparison, model: ModelFigures) -> str:
     low, high = model.interval
+    warned = f", {model.n_warned} of {model.n_watched} warned of while they ran" if model.has_looks else ""
     return (
         f"{model.n_alerts} false alarms on {_n_kept(comparison, model)} normal sequences ({low:.1%} to {high:.1%}), "
-        f"{model.detection:.1%} of the injected faults found"
+        f"{model.detection:.1%} of the injected faults found{warned}"
     )

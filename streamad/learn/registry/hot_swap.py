@@ -58,6 +58,13 @@ class RegistryVersions:
         )
 
 
+def emit_without_looks(model: ModelInService, settings: Settings, emit: Emit) -> None:
+    """Say that ``model`` has no looks at running sequences, if the config wants some."""
+    if settings.alerts.early is not None and model.early is None:
+        text = f"{model.ref.name} {model.ref.version} was trained without looks, so no running sequence is warned of"
+        emit("no_looks", f"{text}: train anew", model=model.ref)
+
+
 @dataclass(slots=True)
 class _Refused:
     """The version that CURRENT named and that was refused, and when to try it again."""
@@ -161,6 +168,7 @@ class ModelWatch:
             level="info",
         )
         emit_refused(model, self._emit)
+        emit_without_looks(model, self._versions.settings, self._emit)
 
     def _count_version(self) -> None:
         self._counters.version = None if self.champion is None else self.champion.version

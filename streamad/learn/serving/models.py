@@ -12,6 +12,7 @@ from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.backends import emit_refused
+from streamad.learn.registry.hot_swap import emit_without_looks
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.telemetry.events import Emit
@@ -69,9 +70,7 @@ def looking_for(plant: Plant, batchers: Batchers, explainer: Explainer | None, e
     if plant.settings.alerts.early is None:
         return None
     for model in batchers.models:
-        if model.early is None:
-            text = "it was trained without alerts.early, so no running sequence is warned of: train anew"
-            emit("no_looks", text, model=model.ref)
+        emit_without_looks(model, plant.settings, emit)
     load = partial(_version, plant)
     return Looking(plant.settings, batchers, plant.clock, load=load, explainer=explainer, emit=emit)
 

@@ -9,9 +9,11 @@ import msgspec
 
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.judge.calibration import scores_of
+from streamad.learn.early.stored import LearnedEarly, courses_of
 from streamad.learn.promotion.comparison import Comparison, compare
 from streamad.learn.promotion.rule import Ruling, rule, unopposed
 from streamad.learn.promotion.silenced import still_raised
+from streamad.learn.promotion.warned import Watched
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
 from streamad.learn.registry.registry import OvertakenError, Registry
@@ -73,6 +75,8 @@ class Challenge:
     figures: dict[str, float] = field(default_factory=dict)
     waits: bool = field(default=False, init=False)
     still_raised: tuple[str, ...] | None = field(default=None, init=False)
+    without_looks: str = field(default="", init=False)
+    """Why the challenger has no looks at running sequences, if some are wanted."""
 
     def run(self, record: LearningRecord) -> tuple[str, Ruling]:
         """Return the version and the decision on it, carried out and recorded in the manifests.
@@ -89,8 +93,17 @@ class Challenge:
         with work_folder(shop.registry.training_folder(shop.model), key) as folder:
             fits = Fits(shop.detector, shop.settings, folder, making.n_fits, shop.progress)
             publisher = Publisher(fits, shop.registry, shop.model, self.parent, shop.clock, shop.prove, record)
-            version = making.make(fits, publisher)
+            early = self._early()
+            version = making.make(fits, publisher, early)
+            if early is not None and early.why_none:
+                self.without_looks = early.why_none
+                self.notes.append(f"without warnings of running sequences: {early.why_none}")
             return version, self._decided(version, fits.n_fits)
+
+    def _early(self) -> LearnedEarly | None:
+        if self.workshop.settings.alerts.early is None:
+            return None
+        return LearnedEarly(courses_of((*self.plan.training, *self.plan.calibration.sequences)), self.workshop.settings)
 
     def _decided(self, version: str, n_fits: int) -> Ruling:
         ruling = self._ruling(version, n_fits)
@@ -142,11 +155,25 @@ class Challenge:
         rate, seed = shop.settings.alerts.false_alarm_rate, shop.settings.model.seed
         progress = partial(self._show, n_fits)
         comparison = compare(
-            challenger, self.champion, self.plan.comparison, marked, rate=rate, seed=seed, progress=progress
+            challenger,
+            self.champion,
+            self.plan.comparison,
+            marked,
+            rate=rate,
+            seed=seed,
+            watched=Watched.of(self.plan.comparison.sequences, shop.settings),
+            progress=progress,
         )
         self.figures |= comparison.figures()
         is_trusted = shop.learning.feedback_trust == "auto"
-        ruling = rule(comparison, shop.learning.promotion, self.parent, trusts_marks=self.uses_marks and is_trusted)
+        early = shop.settings.alerts.early
+        ruling = rule(
+            comparison,
+            shop.learning.promotion,
+            self.parent,
+            trusts_marks=self.uses_marks and is_trusted,
+            warning_rate=0.0 if early is None else early.false_alarm_rate,
+        )
         if self.uses_marks:
             self.still_raised = still_raised(challenger, self.selection.taken_as_normal, rate)
         if not self.uses_marks or not ruling.promoted or is_trusted:

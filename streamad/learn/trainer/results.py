@@ -15,7 +15,8 @@ FailureKind: TypeAlias = Literal["failed", "interrupted"]
 class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The second challenger of a training, which uses operators' marks: its ``version`` (None: it failed).
 
-    ``waits``: it is not worse, and a person has to promote it.
+    ``waits``: it is not worse, and a person has to promote it. ``without_looks``: why it has no looks at running
+    sequences, if some are wanted.
     """
 
     version: str | None
@@ -23,6 +24,7 @@ class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool
     reason: str
     figures: dict[str, float] = {}
+    without_looks: str = ""
 
 
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
@@ -30,6 +32,7 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
 
     ``second`` is the challenger that uses operators' marks, if they would change the model. ``n_excluded`` sequences
     were kept out of training by marks, ``n_capped`` more were not, beyond ``learning.feedback_share``.
+    ``without_looks``: why the version has no looks at running sequences, if some are wanted.
     """
 
     model: str
@@ -41,6 +44,7 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
     second: SecondOutcome | None = None
     n_excluded: int = 0
     n_capped: int = 0
+    without_looks: str = ""
 
     @property
     def capped(self) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError
+from streamad.learn.early.stored import why_too_few
 from streamad.learn.promotion.review import waiting_version, was_declined
 from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
@@ -76,7 +77,7 @@ class Retraining:
             self.figures = dict(outcome.figures)
         else:
             plan = self._plan(selection, has_champion=champion is not None)
-            if champion is not None and (why := self._why_not(plan)):
+            if champion is not None and (why := self._why_not(plan, champion)):
                 return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"), selection)
             outcome = self._trained(plan, selection, champion, since_us)
         if self.parent is None or self._is_relearning:  # nothing was judged that marks could be about
@@ -154,7 +155,7 @@ class Retraining:
             has_champion=has_champion,
         )
 
-    def _why_not(self, plan: Plan) -> str | None:
+    def _why_not(self, plan: Plan, champion: LoadedModel) -> str | None:
         """Return why a challenger could not be decided on, before hours are spent on its training."""
         settings, share = self.workshop.learning, plan.calibration.alert_share
         if share > settings.drift.changed_share:
@@ -168,6 +169,12 @@ class Retraining:
                 f"{len(plan.calibration)} sequences to calibrate and {len(plan.comparison)} to compare on, "
                 f"{settings.promotion.min_comparison} of each are needed (learning.promotion.min_comparison)"
             )
+        if champion.early is not None:
+            trains, calibrates = (
+                [each.course is not None for each in part] for part in (plan.training, plan.calibration.sequences)
+            )
+            if why := why_too_few(trains, calibrates, settings):
+                return f"{champion.ref.version} looks at running sequences, and {why}"
         return None
 
     # --- challengers ------------------------------------------------------------------------------------------------
@@ -186,7 +193,8 @@ class Retraining:
             figures=self.figures,
         )
         version, ruling = challenge.run(self._record(selection, since_us))
-        return self._outcome(version, ruling, selection)
+        outcome = self._outcome(version, ruling, selection)
+        return msgspec.structs.replace(outcome, without_looks=challenge.without_looks)
 
     def _record(self, selection: Selection, since_us: int | None) -> LearningRecord:
         return LearningRecord(
@@ -236,14 +244,15 @@ class Retraining:
         without = self._plan(self._select(stored, since_us, serves), has_champion=True)
         if not _differs(plan, without) or self._waits_already(serves, selection):
             return None
-        if why := self._why_not(plan):
+        champion = self.workshop.load(serves)
+        if why := self._why_not(plan, champion):
             return SecondOutcome(version=None, promoted=False, waits=False, reason=f"not trained: {why}")
         challenge = Challenge(
             workshop=self.workshop,
             plan=plan,
             selection=selection,
             parent=serves,
-            champion=self.workshop.load(serves),
+            champion=champion,
             uses_marks=True,
         )
         version, ruling = challenge.run(msgspec.structs.replace(self._record(selection, since_us), uses_marks=True))
@@ -253,6 +262,7 @@ class Retraining:
             waits=challenge.waits,
             reason="; ".join([ruling.reason, *challenge.notes]),
             figures=challenge.figures,
+            without_looks=challenge.without_looks,
         )
 
     def _waits_already(self, serves: str, selection: Selection) -> bool:

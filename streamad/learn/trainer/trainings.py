@@ -264,7 +264,14 @@ class Trainings:
             figures=result.figures,
             level="info" if result.promoted else "warning",
         )
+        self._ended_without_looks(result.version, result.without_looks)
         self._ended_with_marks(result)
+
+    def _ended_without_looks(self, version: str | None, why: str) -> None:
+        if why:
+            model = None if version is None else ModelRef(self._name, version)
+            text = f"{self._name} {version or '(no version)'} warns of no running sequence: {why}"
+            self._emit("no_looks", text, model=model, level="warning")
 
     def _ended_with_marks(self, result: TrainingOutcome) -> None:
         """Emit what operators' marks have done in a training."""
@@ -279,6 +286,7 @@ class Trainings:
         self._counters.promotions += second.promoted
         level: Level = "info" if second.promoted else "warning"
         self._emit(kind, text, model=model, figures=second.figures, level=level)
+        self._ended_without_looks(second.version, second.without_looks)
 
     async def watch(self) -> None:
         """Read the progress of a training once a second, until cancelled."""

@@ -45,7 +45,7 @@ def held_out(
     trial = trial_beside(settings.model, part.held_out)
     on_trial = None if trial is None else score_windows(scorer, trial.windows)
     references = measured(trial, on_trial, terms, Beside.of(settings, part), settings.model)
-    return Calibrated(terms, method, n_presumed=n_presumed, references=references)
+    return Calibrated(terms, part.held_out.ids, method, n_presumed=n_presumed, references=references)
 
 
 def out_of_fold(
@@ -75,11 +75,17 @@ def out_of_fold(
     calibration = np.concatenate(terms)
     n_presumed = round(presumed_anomalies * len(calibration))
     lowest = np.argsort(scores_of(calibration), kind="stable")[: len(calibration) - n_presumed]
-    calibration, every = calibration[np.sort(lowest)], np.arange(len(data))
+    kept = np.sort(lowest)
+    calibration, every = calibration[kept], np.arange(len(data))
     parts = (
         Part(data.take(np.setdiff1d(every, fold)), joined(data.take(fold), other))
         for fold, other in zip(folds, beside_folds, strict=True)
     )
     beside = Beside.of(settings, *parts, n_presumed=n_presumed)
     references = measured(trial, on_trial, calibration, beside, settings.model)
-    return Calibrated(calibration, "out_of_fold", medians, n_presumed, references)
+    held_out_by = tuple(
+        (*(data.ids[place] for place in fold), *other.ids) for fold, other in zip(folds, beside_folds, strict=True)
+    )
+    every_id = [name for fold in held_out_by for name in fold]
+    ids = tuple(every_id[place] for place in kept)
+    return Calibrated(calibration, ids, "out_of_fold", held_out_by, medians, n_presumed, references)

@@ -14,7 +14,7 @@ from streamad.judge.calibration import calibration_count, scores_of
 from streamad.learn.training import calibrating
 from streamad.learn.training.calibrating import hash_order
 from streamad.learn.training.fits import Fits, joined, score_windows
-from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.publishing import Calibrated, LooksTraining, Publisher
 from streamad.learn.training.references import Part
 from streamad.learn.training.selection import Plan, to_windows
 from streamad.ports import Scorer
@@ -64,8 +64,8 @@ class Challenger:
     def _is_out_of_fold(self) -> bool:
         return self.plan.method == "out_of_fold"
 
-    def make(self, fits: Fits, publisher: Publisher) -> str:
-        """Train, calibrate and publish; returns the version's number.
+    def make(self, fits: Fits, publisher: Publisher, early: LooksTraining | None = None) -> str:
+        """Train, calibrate and publish, with the looks of ``early``; returns the version's number.
 
         The sequences with the worst scores by a first fit on all are dropped before the final one (one round of
         iterative trimmed loss minimisation: Shen and Sanghavi, ICML 2019). Raises as ``Publisher.publish``, and
@@ -81,6 +81,7 @@ class Challenger:
             lambda scorer: calibrated or self._held_out(scorer, kept),
             calibration_ids=held_out,
             names={each.id: each.name for each in self.plan.training},
+            early=early,
         )
 
     def _kept(self, fits: Fits) -> BoolArray:

@@ -95,15 +95,13 @@ def _split(data: WindowSet, fits: Fits, publisher: Publisher, early: EarlyTraini
         return calibrating.held_out(scorer, part, score_windows(scorer, part.held_out), settings)
 
     fitted = fits.final(part.training)
-    looks = None if early is None else early.split(data.ids, n)
-    return publisher.publish(fitted, part.training, calibrate, calibration_ids=part.held_out.ids, early=looks)
+    return publisher.publish(fitted, part.training, calibrate, calibration_ids=part.held_out.ids, early=early)
 
 
 def _out_of_fold(data: WindowSet, fits: Fits, publisher: Publisher, early: EarlyTraining | None) -> str:
     """Score each sequence by a model that did not see it, then train on all."""
     calibrated = calibrating.out_of_fold(fits, data, data.take(np.arange(0)), remedy="record more")
-    looks = None if early is None else early.out_of_fold(data.ids, folds_of(len(data), fits.settings.model.folds))
-    return publisher.publish(fits.final(data), data, lambda _: calibrated, early=looks)
+    return publisher.publish(fits.final(data), data, lambda _: calibrated, early=early)
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:

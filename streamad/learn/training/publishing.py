@@ -6,10 +6,10 @@ Shapes: N training and n calibration sequences, K transformations, C channels, L
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -63,16 +63,31 @@ Raises DetectorError if that cannot be found out.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Held-out terms [n, K] and their method; ``fold_medians`` are scores, ``n_presumed`` sequences were left out.
+    """Held-out terms [n, K] of the sequences ``ids``, and their method; ``n_presumed`` sequences were left out.
 
-    ``references`` are what simple detectors reach on held-out sequences: for the manifest alone.
+    Out of fold, ``folds`` has the ids that each fold held out, ``fold_medians`` their median scores. ``references`` are
+    what simple detectors reach on held-out sequences: for the manifest alone.
     """
 
     terms: FloatArray
+    ids: tuple[str, ...]
     method: CalibrationMethod
+    folds: tuple[tuple[str, ...], ...] = ()
     fold_medians: tuple[float, ...] = ()
     n_presumed: int = 0
     references: References | None = None
+
+
+class LooksTraining(Protocol):
+    """Trains looks at running sequences beside a model."""
+
+    def train(
+        self, training: Sequence[str], calibrating: Sequence[str], folds: Sequence[Sequence[str]]
+    ) -> TrainedEarly | None:
+        """Train on ``training``, calibrated as the model (see ``Calibrated``); None: there are none.
+
+        Raises TrainingDataError.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,15 +124,16 @@ class Publisher:
         *,
         calibration_ids: Iterable[str] = (),
         names: Mapping[str, str] | None = None,
-        early: TrainedEarly | None = None,
+        early: LooksTraining | None = None,
     ) -> str:
         """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
 
         ``calibration_ids`` are of the sequences that calibrate and are not in ``training``; ``names`` are what people
-        call the training sequences, by id, if that is not the id. ``early`` are the looks at running sequences.
+        call the training sequences, by id, if that is not the id. ``early`` trains looks at running sequences on what
+        trains and calibrates the model.
 
         Raises DetectorError if the scores of the export differ from the model's or are not finite, or if ``prove``
-        refuses it; TrainingDataError if it could never alert; OutputError.
+        refuses it; TrainingDataError if it could never alert, or by ``early``; OutputError.
         """
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
@@ -141,8 +157,9 @@ class Publisher:
                 envelope=Envelope.of(training.values, training.lengths),
             )
             draft = self._manifest(fitted, calibration, training_terms, backends)
-            if early is not None:
-                draft = msgspec.structs.replace(draft, early=self._early(early, staged.folder))
+            looks = None if early is None else early.train(training.ids, calibration.ids, calibration.folds)
+            if looks is not None:
+                draft = msgspec.structs.replace(draft, early=self._early(looks, staged.folder))
             staged.seal(draft)
             self.fits.show_proof()
             for refused in self.prove(self.fits.settings, ModelRef(self.model, STAGED), staged.folder):

@@ -21,6 +21,7 @@ def figure_rows(figures: _Figures, who: Sequence[str]) -> list[tuple[str, ...]]:
     rows: dict[str, _Text] = {
         "normal sequences compared on": _compared_on,
         "false alarms": _false_alarms,
+        "warned of while they ran": _warned,
         f"injected faults found ({', '.join(STRENGTHS)})": partial(_percent, name="detection"),
         **{f"  {kind.replace('_', ' ')}": partial(_by_strength, kind=kind) for kind in _kinds(figures)},
         "confirmed anomalies found": partial(_part, name="confirmed_found", of="confirmed"),
@@ -53,6 +54,11 @@ def _false_alarms(figures: _Figures, who: str) -> str:
     interval = "" if low is None or high is None else f", 95 %: {low:.1%} to {high:.1%}"
     counted = "" if n is None else f"{n:.0f}: "
     return f"{counted}{figures[f'{who}.false_alarm_rate']:.1%}{interval}"
+
+
+def _warned(figures: _Figures, who: str) -> str:
+    n, n_all = figures.get(f"{who}.warned"), figures.get(f"{who}.watched")
+    return "" if n is None or n_all is None else f"{n:.0f} of {n_all:.0f}"
 
 
 def _percent(figures: _Figures, who: str, *, name: str) -> str:

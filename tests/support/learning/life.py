@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.calibration import Calibration
+from streamad.judge.early.course import Course
+from streamad.judge.early.packing import packed
 from streamad.judge.gate import is_reserved
 from streamad.learn.parts import store_for
 from streamad.learn.registry.manifest import LearningRecord, Manifest, PromotionDecision
@@ -32,14 +34,20 @@ NEED = {"reserve": 0.4, "min_training": 20, "first_training": 40, "trim": 0.0}
 
 
 class Life:
-    """One plant in ``root``; its i-th batch ends in second i, and all of them ended before ``NOW_US``."""
+    """One plant in ``root``; its i-th batch ends in second i, and all of them ended before ``NOW_US``.
 
-    def __init__(self, root: Path, *, rate: float = RATE, seed: int = 0, **learning: Any) -> None:
+    With ``early`` (of ``alerts``) what looks have seen of a batch is kept, as long as ``keeps_courses``.
+    """
+
+    def __init__(
+        self, root: Path, *, rate: float = RATE, seed: int = 0, early: dict[str, Any] | None = None, **learning: Any
+    ) -> None:
         self.root = root
         self.rng = np.random.default_rng(seed)
         self.settings: Settings = settings_of(
-            alerts={"false_alarm_rate": rate}, learning={"store": "inliers", **NEED, **learning}
+            alerts={"false_alarm_rate": rate, "early": early}, learning={"store": "inliers", **NEED, **learning}
         )
+        self.keeps_courses = early is not None
         assert self.settings.learning is not None
         self.learning = self.settings.learning
         self.registry = Registry(root / "registry")
@@ -93,10 +101,10 @@ class Life:
         decision, p_value, version = judge(window)
         time_us = NOW_US - (100_000 - self.n) * 1_000_000
         self.n += 1
-        name = f"B-{self.n}"
-        return StoredSequence(
-            name, "r1", name, time_us, time_us, window, decision, p_value=p_value, model_version=version
-        )
+        name, judged = f"B-{self.n}", {"p_value": p_value, "model_version": version}
+        course = Course(window.values[:, : L - 1], np.ones((C, L - 1), np.bool_))
+        seen = packed(course, window.values) if self.keeps_courses else None
+        return StoredSequence(name, "r1", name, time_us, time_us, window, decision, course=seen, **judged)
 
     def _share(self, sequence: StoredSequence) -> Share:
         if is_reserved(sequence.stream, sequence.sequence, self.learning.reserve):

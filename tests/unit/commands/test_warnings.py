@@ -120,7 +120,6 @@ def test_check_says_whether_the_version_looks_and_what_calibrates_it(
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
-        ({"learning": {}}, "leave learning or"),
         ({"alerts": {"early": {"looks": ["30m"]}}}, "need a grid"),
         ({"alerts": {"early": {"looks": ["1h", "30m"]}}, "window": {"resample": {"period": "1m"}}}, "must rise"),
     ],

@@ -60,8 +60,9 @@ def test_a_version_has_its_looks_and_they_score_as_in_training(tmp_path: Path) -
     early = load(tmp_path, settings=settings).early
     assert early is not None
     courses = courses_of(data)
-    names, folds = [data.ids[place] for place in hash_order(data.ids, settings.model.seed)], folds_of(40, 5)
-    trained = EarlyTraining(courses, settings).out_of_fold(names, folds)
+    names = [data.ids[place] for place in hash_order(data.ids, settings.model.seed)]
+    folds = [[names[place] for place in fold] for fold in folds_of(40, 5)]
+    trained = EarlyTraining(courses, settings).train(names, names, folds)
     assert [look.form for look in early.looks] == [look.form for look in trained.looks]
     fitting = LookFitting(settings.window, settings.channel_specs, seed=0)
     ours, theirs = (fitting.z(looks, list(courses.values())) for looks in (early.looks, trained.looks))
@@ -111,7 +112,7 @@ def test_sequences_that_are_too_short_for_all_looks_are_refused_in_training(tmp_
     data = windows_of(40)
     short = {name: course.up_to(1) for name, course in courses_of(data).items()}
     with pytest.raises(TrainingDataError, match=r"alerts\.early"):
-        EarlyTraining(short, plant()).split(list(data.ids), 10)
+        EarlyTraining(short, plant()).train(data.ids[10:], data.ids[:10])
 
 
 def test_a_channel_that_stood_still_up_to_a_look_is_left_out_of_it() -> None:

@@ -66,7 +66,8 @@ def test_the_shares_are_those_of_the_p_values(fitting: LookFitting) -> None:
 def test_a_training_says_what_its_looks_find(method: str) -> None:
     ids = [f"B-{number}" for number in range(60)]
     training = EarlyTraining(dict(zip(ids, courses_of(60, 0), strict=True)), SETTINGS)
-    trained = training.split(ids, 20) if method == "split" else training.out_of_fold(ids, folds_of(60, 3))
+    folds = [[ids[place] for place in fold] for fold in folds_of(60, 3)]
+    trained = training.train(ids[20:], ids[:20]) if method == "split" else training.train(ids, ids, folds)
     expected = expected_of(trained, RATE)
     assert expected is not None
     assert len(expected.warned) == len(expected.begun) == len(trained.looks)

@@ -15,7 +15,17 @@ from streamad.settings.learning import PromotionSettings
 SETTINGS = PromotionSettings()
 
 
-def model(n_alerts: int, n: int, *, detection: float = 0.7, confirmed: int = 0, raised: int = 0) -> ModelFigures:
+def model(
+    n_alerts: int,
+    n: int,
+    *,
+    detection: float = 0.7,
+    confirmed: int = 0,
+    raised: int = 0,
+    warned: tuple[int, int] | None = None,
+) -> ModelFigures:
+    """Figures of a model; ``warned``: of how many of the watched sequences it warned, None without looks."""
+    n_warned, n_watched = warned or (0, 0)
     return ModelFigures(
         version="0001",
         n_presumed=0,
@@ -26,6 +36,9 @@ def model(n_alerts: int, n: int, *, detection: float = 0.7, confirmed: int = 0, 
         by_fault={"stuck": detection},
         n_confirmed=confirmed,
         n_raised=raised,
+        has_looks=warned is not None,
+        n_watched=n_watched,
+        n_warned=n_warned,
     )
 
 
@@ -44,7 +57,7 @@ def ruling(
 ) -> Any:
     given_counts = {"n_injected": 720, "n_confirmed": 0, "n_false_alarms": 0, **counts}
     comparison = Comparison(false_alarm_rate=rate, n_sequences=n, challenger=ours, champion=theirs, **given_counts)
-    return rule(comparison, SETTINGS, trusts_marks=trusts_marks)
+    return rule(comparison, SETTINGS, trusts_marks=trusts_marks, warning_rate=0.01)
 
 
 def test_without_a_champion_it_goes_into_service_and_the_reason_has_the_figures() -> None:
@@ -140,3 +153,25 @@ def test_law_a_challenger_like_its_champion_passes_and_a_better_one_does_not_do_
     assert promoted(same, same, n, **given_counts)
     better = model(k // 2, n, detection=min(1.0, detection + 0.1), confirmed=n_labels, raised=0)
     assert promoted(better, same, n, **given_counts)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ((3, 100), (1, 100), None),  # within chance of 1 % and a tolerance of 1 %
+        ((4, 100), (1, 100), "4 false warnings of 100 running normal sequences, 2.0% are allowed"),
+        ((31, 300), (30, 300), None),
+        ((45, 300), (30, 300), "45 false warnings of 300 running normal sequences, 11.0% are allowed"),
+        ((0, 0), (1, 100), None),  # nothing to compare on
+        ((4, 100), None, "4 false warnings of 100 running normal sequences, 2.0% are allowed"),
+        (None, (1, 100), "it has no looks at running sequences, the champion has"),
+        (None, None, None),
+    ],
+)
+def test_false_warnings_block_as_false_alarms_do_and_looks_must_not_be_lost(
+    ours: tuple[int, int] | None, theirs: tuple[int, int] | None, why: str | None
+) -> None:
+    found = ruling(model(2, 100, warned=ours), model(2, 100, warned=theirs))
+    assert found.promoted == (why is None), found.reason
+    assert why is None or why in found.reason
+    assert not found.promoted or ours is None or f"{ours[0]} of {ours[1]} warned of while they ran" in found.reason
