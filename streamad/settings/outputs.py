@@ -11,6 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from streamad.errors import some_of
+from streamad.messages import Window
+from streamad.messages.accepting import MOST_BYTES
 from streamad.plugins import secret_in
 from streamad.settings.fields import ConfigSection, Duration, Name, SecretSource, Size, Url
 
@@ -20,6 +22,8 @@ _LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 _DAY_US = 86_400_000_000
 _MINUTE_US = 60_000_000
 _FIRST_PRINTABLE = 33
+_BYTES_A_POINT = 12
+"""A value and a reading of a course in base64, and two bits: 11 bytes, and some for all else."""
 
 
 class EarlySettings(ConfigSection):
@@ -39,6 +43,16 @@ class EarlySettings(ConfigSection):
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] <= 0:
             return "early.looks must rise from above 0: write for example [30m, 1h, 2h]"
         return None
+
+    def beyond_learning(self, n_channels: int, length: int) -> str | None:
+        """Return why a learner could not read windows of so many points with what looks saw; None if it can."""
+        n_bytes, most = n_channels * length * _BYTES_A_POINT, MOST_BYTES[Window]
+        if n_bytes <= most:
+            return None
+        return (
+            f"alerts.early: windows of {n_channels} channels x {length} points, with what looks saw, take up to "
+            f"{n_bytes >> 20} MiB, a learner reads {most >> 20}: lower window.length, or leave alerts.early out"
+        )
 
 
 class AlertSettings(ConfigSection):

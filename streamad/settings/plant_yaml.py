@@ -353,6 +353,12 @@ class Settings(BaseSettings):
     def _limits_fit(cls, learning: LearningSettings | None, info: ValidationInfo) -> LearningSettings | None:
         if learning is not None and (contradiction := learning.contradiction()):
             raise ValueError(contradiction)
+        data = info.data
+        early = (
+            data["alerts"].early if learning is not None and {"channels", "window", "alerts"} <= data.keys() else None
+        )
+        if early is not None and (text := early.beyond_learning(len(data["channels"]), data["window"].length)):
+            raise ValueError(text)
         return learning
 
     @field_validator("sinks")

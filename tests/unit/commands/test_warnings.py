@@ -20,6 +20,7 @@ from tests.support.runtime.pipeline import model_of, settings_of
 
 T0 = datetime(2026, 3, 1, 8, tzinfo=UTC)
 MODEL = ModelRef("default", "0001")
+MANY = [{"name": f"c{number}"} for number in range(100)]
 
 
 def warning(sequence: str, hours: float, age: float) -> EarlyWarning:
@@ -120,6 +121,7 @@ def test_check_says_whether_the_version_looks_and_what_calibrates_it(
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
+        ({"learning": {}, "window": {"length": 65_536}, "channels": MANY}, "take up to 75 MiB, a learner reads 64"),
         ({"alerts": {"early": {"looks": ["30m"]}}}, "need a grid"),
         ({"alerts": {"early": {"looks": ["1h", "30m"]}}, "window": {"resample": {"period": "1m"}}}, "must rise"),
     ],

@@ -230,3 +230,24 @@ async def test_a_registry_whose_current_is_gone_leaves_the_champion(tmp_path: Pa
         (tmp_path / NAME / "CURRENT").unlink()
         await plant.pass_seconds(3)
         assert (plant.version, plant.refused) == ("0001", [])
+
+
+@pytest.mark.parametrize("early", [None, {"looks": 3}])
+async def test_a_version_without_looks_that_goes_into_service_is_an_event_where_some_are_wanted(
+    tmp_path: Path, early: dict[str, int] | None
+) -> None:
+    train(tmp_path, data=windows_of(30))
+    emitted: list[str] = []
+    clock, settings = ManualClock(), settings_of(alerts={"early": early})
+    batcher = MicroBatcher(None, clock, name=NAME)
+    watch = ModelWatch(
+        batcher,
+        RegistryVersions(Registry(tmp_path), NAME, settings, MeanDetector()),
+        clock,
+        emit=lambda kind, _, **__: emitted.append(kind),
+        counters=ServedCounters(),
+    )
+    await watch.look()
+    assert emitted == ["model_swapped", *(["no_looks"] if early else [])]
+    watch.close()
+    await batcher.close()

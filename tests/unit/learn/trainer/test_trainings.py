@@ -246,3 +246,13 @@ async def test_marks_beyond_the_bound_are_an_event(asking: AskingFor) -> None:
     at.trainings.ended(replace(outcome, n_excluded=8, n_capped=3))
     assert [kind for kind, _ in at.emitted] == ["model_promoted", "feedback_capped"]
     assert "default: 3 more sequences called confirmed or veto train all the same" in at.emitted[1][1]
+
+
+async def test_versions_without_the_looks_that_are_wanted_are_events_that_say_why(asking: AskingFor) -> None:
+    at, outcome = asking(), done(REQUEST)
+    assert isinstance(outcome, TrainingOutcome)
+    second = SecondOutcome(version="0003", promoted=False, waits=True, reason="waits", without_looks="too few")
+    at.trainings.ended(replace(outcome, without_looks="none fits", second=second))
+    assert [kind for kind, _ in at.emitted] == ["model_promoted", "no_looks", "waits_for_review", "no_looks"]
+    assert at.emitted[1][1].endswith("warns of no running sequence: none fits")
+    assert at.emitted[3][1] == "default 0003 warns of no running sequence: too few"
