@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "Feedback",
     "LateRecord",
+    "Looked",
     "Message",
     "ModelRef",
     "NearestSequence",
@@ -77,7 +78,7 @@ from streamad.messages.fields import (
     Version,
     doc,
 )
-from streamad.messages.status import OpenSequence, Request, Running, WorkerStatus
+from streamad.messages.status import Looked, OpenSequence, Request, Running, WorkerStatus
 from streamad.messages.warning import EarlyWarning, WarningRef
 
 _VALUE = np.dtype("<f4")

@@ -17,6 +17,7 @@ from streamad.messages import (
     ChannelSegment,
     Decision,
     EarlyWarning,
+    OpenSequence,
     Running,
     Verdict,
     Window,
@@ -34,6 +35,7 @@ _MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 1
 _TEXTS = {"detail", "message"}
 _KEPT = {"values", "id", "verdict_id", "alert_id", "warning_id", "note", "by"}
 _MOST_SECONDS = 1e12
+_MOST_LOOKS = 50
 _MOST_CURVE = {"seconds": 64, "channels": 1_000}
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -69,6 +71,7 @@ def accepted(message: _T) -> _T:
         kept = msgspec.structs.replace(kept, course=msgspec.UNSET)  # it is for the learner
     elif isinstance(kept, WorkerStatus):
         still_open = [_dated(each) for each in kept.open if _is_dated(each) and _has_usual_numbers(each)]
+        still_open = [_looked(each) for each in still_open[: _MOST_PARTS["open"]]]
         kept = msgspec.structs.replace(kept, open=still_open, verdicts=_of_decisions(kept.verdicts))
     return cast("_T", _cut(kept))
 
@@ -132,6 +135,18 @@ def _cut_part(part: Any) -> Any:
     if isinstance(part, msgspec.Struct):
         return _cut(part)
     return part[:_NAME_CHARACTERS] if isinstance(part, str) else part
+
+
+def _looked(one: OpenSequence) -> OpenSequence:
+    """Return ``one`` without what looks have found, if no looks find that."""
+    found = one.looked
+    if found is None:
+        return one
+    figures = (found.age, found.p_value, found.limit or 0.0, *found.ages, *found.largest)
+    is_usual = 0 < len(found.ages) == len(found.largest) <= _MOST_LOOKS and _rises(found.ages)
+    is_usual = is_usual and all(abs(each) < _MOST_SECONDS for each in figures) and 0 <= found.p_value <= 1
+    names = (found.model.name, found.model.version, found.warning_id or "a")
+    return one if is_usual and all(map(is_alert_id, names)) else msgspec.structs.replace(one, looked=None)
 
 
 def _segment(segment: ChannelSegment) -> ChannelSegment:

@@ -22,6 +22,18 @@ _Instance = Annotated[str, doc("Name of the worker: the option instance, else it
 _SoFar = Annotated[int, doc("Number of its samples so far.")]
 
 
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the looks at an open sequence have found so far. The largest deviation never falls."""
+
+    model: Annotated[ModelRef, doc("Name and version of the model that looks at it.")]
+    age: Annotated[float, doc("Its age now, as a share of the usual length: 1 is the median of the training.")]
+    p_value: Annotated[float, doc("p-value of the largest deviation so far, as in a warning.")]
+    limit: Annotated[float | None, doc("Least deviation that is warned of; null: none is.")]
+    ages: Annotated[list[float], doc("Its age at each look that is known: after a restart, at the last one.")]
+    largest: Annotated[list[float], doc("Largest deviation of all looks up to each of these ages.")]
+    warning_id: Annotated[str | None, doc("Id of its warning; null: there is none.")] = None
+
+
 class OpenSequence(msgspec.Struct, frozen=True, kw_only=True):
     """A sequence that has begun and not ended."""
 
@@ -29,6 +41,9 @@ class OpenSequence(msgspec.Struct, frozen=True, kw_only=True):
     sequence: Sequence
     start_time: StartTime
     n_samples: _SoFar
+    looked: Annotated[
+        Looked | None, doc("What looks have found; null: nothing, or 20 others of the worker have a lower p-value.")
+    ] = None
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="status"):
@@ -57,7 +72,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     latency_p99_ms: Annotated[float | None, doc("99 % quantile of the same times.")]
     models: Annotated[list[ModelRef], doc("Name and version of each model in service.")]
     n_open: Annotated[int, doc("Number of open sequences.")]
-    open: Annotated[list[OpenSequence], doc("Open sequences, 200 at most.")]
+    open: Annotated[list[OpenSequence], doc("Open sequences, 200 at most, those with the lowest p-values first.")]
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 

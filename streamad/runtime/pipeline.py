@@ -117,7 +117,7 @@ class Pipeline:
             on_explained=on_explained,
             on_warned=on_warned if looking is not None else None,
         )
-        self._looking = looking
+        self.looking = looking
         self._visit: asyncio.Task[None] | None = None
         self._next_look_us = 0
         self._give_up_us: int | None = None  # once a stop is requested, when to stop waiting for verdicts
@@ -201,8 +201,8 @@ class Pipeline:
         if self._visit is not None and self._visit.done():
             self._visit.result()
             self._visit = None
-        if self._looking is not None and self._visit is None and self._is_time_to_look():
-            self._visit = asyncio.create_task(self._looks(self._looking))
+        if self.looking is not None and self._visit is None and self._is_time_to_look():
+            self._visit = asyncio.create_task(self._looks(self.looking))
             self._visit.add_done_callback(self._on_done)
 
     def _is_time_to_look(self) -> bool:

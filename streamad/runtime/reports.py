@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from heapq import nlargest, nsmallest
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -22,7 +23,8 @@ import numpy as np
 from streamad.errors import OutputError, StreamadError
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.judge.bank import Router
-from streamad.messages import ModelRef, OutputRecord, Running, WorkerStatus, packed_values
+from streamad.judge.early.looking import Looking
+from streamad.messages import Looked, ModelRef, OutputRecord, Running, WorkerStatus, packed_values
 from streamad.messages import OpenSequence as OpenMessage
 from streamad.plant import Plant
 from streamad.plugins import failure_of
@@ -137,28 +139,60 @@ class _StatusSink:
 
 
 MOST_OPEN = 200
+MOST_LOOKED = 20
 MOST_POINTS = 64
 MOST_BYTES = 100_000
 
 
 class Open(NamedTuple):
-    """An open sequence and its stream."""
+    """An open sequence, its stream, and what looks have found at it."""
 
     stream: str
     sequence: OpenSequence
+    looked: Looked | None = None
 
     def message(self) -> OpenMessage:
         """Return what the status says of it."""
         sequence = self.sequence
         start = from_us(sequence.start_us)
-        return OpenMessage(stream=self.stream, sequence=sequence.name, start_time=start, n_samples=sequence.n)
+        return OpenMessage(
+            stream=self.stream,
+            sequence=sequence.name,
+            start_time=start,
+            n_samples=sequence.n,
+            looked=self.looked,
+        )
 
 
-def open_sequences(partitions: Iterable[Partition]) -> list[Open]:
-    """Return open sequences of ``partitions``, ``MOST_OPEN`` at most."""
+def open_sequences(partitions: Collection[Partition], looking: Looking | None = None) -> list[Open]:
+    """Return open sequences of ``partitions``, ``MOST_OPEN`` at most.
+
+    First come those whose looks have found the lowest p-values, ``MOST_LOOKED`` at most: of each version those with the
+    largest deviations.
+    """
+    first = [] if looking is None else _least_usual(_every(partitions), looking)
+    known = {id(one.sequence) for one in first}
+    return [
+        *first,
+        *islice((one for one in _every(partitions) if id(one.sequence) not in known), MOST_OPEN - len(first)),
+    ]
+
+
+def _every(partitions: Iterable[Partition]) -> Iterator[Open]:
     streams = chain.from_iterable(partition.intake.streams.values() for partition in partitions)
-    every = (Open(stream.name, sequence) for stream in streams for sequence in stream.open.values())
-    return list(islice(every, MOST_OPEN))
+    return (Open(stream.name, sequence) for stream in streams for sequence in stream.open.values())
+
+
+def _least_usual(every: Iterable[Open], looking: Looking) -> list[Open]:
+    by_model: dict[ModelRef, list[tuple[float, Open]]] = {}
+    for one in every:
+        if (looks := one.sequence.looks) is not None:
+            by_model.setdefault(looks.model, []).append((looks.largest, one))
+    largest = chain.from_iterable(nlargest(MOST_LOOKED, ours, key=lambda one: one[0]) for ours in by_model.values())
+    looked = [
+        (found.p_value, one._replace(looked=found)) for _, one in largest if (found := looking.looked(one.sequence))
+    ]
+    return [one for _, one in nsmallest(MOST_LOOKED, looked, key=lambda one: one[0])]
 
 
 def newest_of_each(found: Iterable[Open]) -> list[Open]:
@@ -280,7 +314,8 @@ class Reporter:
         assert self._place is not None
         try:
             async with asyncio.timeout(limit_s):
-                found = [] if stopped else open_sequences(self._pipeline.status.partitions.values())
+                partitions = list(self._pipeline.status.partitions.values())
+                found = [] if stopped else open_sequences(partitions, self._pipeline.looking)
                 curves = await self._curves_of(found)
                 await self._place.put(self._status(found, stopped=stopped), curves)
             self._is_warned = False

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from streamad.errors import StreamadError
 from streamad.ingest.intake import Intake
@@ -25,13 +26,13 @@ from streamad.judge.early.course import course_of, look_at, n_seen, n_seen_of
 from streamad.judge.early.model import NO_LOOK, EarlyModel
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.messages import EarlyWarning, ModelRef, OutputRecord, Role, WarningRef
+from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
 from streamad.partition_progress import LooksTaken
 from streamad.ports import Clock
 from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.events import Emit
-from streamad.types import FinishedSequence, Window, from_us
+from streamad.types import FinishedSequence, FloatArray, Window, from_us
 
 _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
@@ -49,10 +50,14 @@ def warning_id(stream: str, sequence: str, start_us: int) -> str:
 
 
 class Seen(NamedTuple):
-    """What looks have found at a sequence: the looks taken, and the messages of a new warning."""
+    """What looks have found at a sequence: the looks taken, and the messages of a new warning.
+
+    ``maxima`` are the largest z [looks] after each of the looks that were taken now.
+    """
 
     looks: LooksTaken
     outputs: tuple[OutputRecord, ...] = ()
+    maxima: tuple[float, ...] = ()
 
 
 class _Pinned(NamedTuple):
@@ -91,6 +96,7 @@ class Looking:
         self._loaded: dict[ModelRef, EarlyModel | None] = {}
         self._loading = asyncio.Lock()
         self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
+        self._limits: dict[ModelRef, float] = {}
 
     async def visit(
         self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
@@ -115,6 +121,8 @@ class Looking:
                 seen = await self._seen(sequence.so_far(name, held), sequence.looks, batcher)
                 # It may have ended meanwhile: then its end has taken these looks, or takes them now.
                 if seen is not None and stream.open.get(sequence.key) is sequence:
+                    n, largest = (0, NO_LOOK) if sequence.looks is None else (sequence.looks.n, sequence.looks.largest)
+                    sequence.maxima = _continued(sequence.maxima, n, largest, seen.maxima)
                     sequence.looks = seen.looks
                     intake.looked_at(name)
                     tell(list(seen.outputs))
@@ -128,6 +136,37 @@ class Looking:
             return None
         return await self._seen(sequence, looks, batcher, explains=False)
 
+    def looked(self, sequence: OpenSequence) -> Looked | None:
+        """Return what looks have found so far at an open sequence, None if that is nothing."""
+        looks = sequence.looks
+        early = None if looks is None else self._early_of(looks.model)
+        if looks is None or early is None or looks.largest <= NO_LOOK:
+            return None
+        if looks.model not in self._limits:
+            if len(self._limits) > _MOST_LOADED:
+                self._limits.clear()
+            self._limits[looks.model] = early.calibration.alert_score(self._rate)
+        limit = self._limits[looks.model]
+        maxima = _continued(sequence.maxima, min(looks.n, len(early.looks)), looks.largest)
+        known = np.flatnonzero(np.isfinite(maxima))
+        return Looked(
+            model=looks.model,
+            age=round(self._n_points(sequence) / early.usual, 4),
+            p_value=early.p_value(looks.largest)[0],
+            limit=limit if np.isfinite(limit) else None,
+            ages=[round(early.looks[number].form.n_points / early.usual, 4) for number in known.tolist()],
+            largest=[float(f"{each:.5g}") for each in maxima[known].tolist()],
+            warning_id=None if looks.warning is None else looks.warning.warning_id,
+        )
+
+    def _early_of(self, ref: ModelRef) -> EarlyModel | None:
+        in_service = next((each for each in self._batchers.models if each.ref == ref), None)
+        return self._loaded.get(ref) if in_service is None else in_service.early
+
+    def _n_points(self, sequence: OpenSequence) -> int:
+        since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
+        return n_seen(self._settings.window, sequence.n, sequence.last_us - since_us)
+
     async def _is_due(self, batcher: MicroBatcher, sequence: OpenSequence) -> bool:
         """Return whether a look is due, by the ages of looks alone: neither samples nor a model are needed for it."""
         looks = sequence.looks
@@ -140,9 +179,7 @@ class Looking:
             self._ages[ref] = None if early is None else early.due_at
         if (ages := self._ages[ref]) is None:
             return looks is not None and n_taken < _ALL
-        since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
-        n_points = n_seen(self._settings.window, sequence.n, sequence.last_us - since_us)
-        return n_taken < len(ages) and ages[n_taken] <= n_points
+        return n_taken < len(ages) and ages[n_taken] <= self._n_points(sequence)
 
     async def _batcher(self, routes: tuple[str, ...]) -> MicroBatcher | None:
         """Return what scores a sequence with ``routes``; None before the value that chooses its model was seen."""
@@ -199,19 +236,21 @@ class Looking:
             return None if looks is None else Seen(taken)
         course = course_of(sequence, window, early.looks[min(n_due, n_looks) - 1].form.n_points)
         outputs: tuple[OutputRecord, ...] = ()
-        largest, warned = taken.largest, taken.warning
+        largest, warned, maxima = taken.largest, taken.warning, list[float]()
         for number in range(taken.n, min(n_due, n_looks)):
             seen = look_at(course, early.looks[number].form.n_points, window, self._channels)
             if seen is None:  # too much is missing up to there
+                maxima.append(largest)
                 continue
             largest = max(largest, float((await batcher.run(early.looks[number].z, [seen]))[0]))
+            maxima.append(largest)
             if warned is None and early.p_value(largest)[0] <= self._rate:
                 warning = self._warning(sequence, ref, early, number, largest)
                 warned = WarningRef(warning.warning_id, warning.age)
                 outputs = await self._told(warning, number, seen if explains else None)
         if n_due > n_looks:
             outputs = (*outputs, self._runs_long(sequence, ref, early))
-        return Seen(LooksTaken(model=ref, n=n_due, largest=largest, warning=warned), outputs)
+        return Seen(LooksTaken(model=ref, n=n_due, largest=largest, warning=warned), outputs, tuple(maxima))
 
     def _runs_long(self, sequence: FinishedSequence, ref: ModelRef, early: EarlyModel) -> OutputRecord:
         """Return the event of a sequence that is longer than all in training; it is committed with the looks taken."""
@@ -255,3 +294,17 @@ class Looking:
             model=ref,
             created_at=from_us(self._clock.now_us()),
         )
+
+
+def _continued(maxima: FloatArray, n: int, largest: float, new: tuple[float, ...] = ()) -> FloatArray:
+    """Return the largest z float32 [looks] after each look: the ``maxima`` so far, and the ``new`` ones behind them.
+
+    Of the ``n`` looks that were taken before a restart only the last one's is known, ``largest``; NaN where none was
+    taken, too.
+    """
+    if n and not len(maxima):
+        maxima = np.full(n, np.nan, dtype=np.float32)
+        maxima[-1] = largest
+    found: FloatArray = np.concatenate([maxima, np.array(new, dtype=np.float32)])
+    found[found <= NO_LOOK] = np.nan
+    return found

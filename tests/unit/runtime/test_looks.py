@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +13,9 @@ import pytest
 from streamad.errors import PartitionLost
 from streamad.judge.early.looking import Looking
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OutputRecord, Verdict
+from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OpenSequence, OutputRecord, Verdict
 from streamad.partition_progress import LooksTaken
+from streamad.runtime.reports import MOST_LOOKED, MOST_OPEN, open_sequences
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
 from streamad.types import FinishedSequence, PartitionAssigned, Position, Record, RecordBatch
@@ -169,13 +170,22 @@ def turning_odd(n: int, n_odd: int) -> list[bytes]:
     return [line("a", "1", [float(number)], value) for number, value in enumerate(values)]
 
 
-async def run_until_warned(ledger: Ledger, messages: list[bytes], plant: Settings, **more: Any) -> Run:
-    """Feed the messages of a sequence that goes on, until its looks are committed."""
+async def run_until_warned(
+    ledger: Ledger,
+    messages: list[bytes],
+    plant: Settings,
+    look: Callable[[Run], None] = lambda _: None,
+    n_looked: int = 1,
+    **more: Any,
+) -> Run:
+    """Feed the messages of sequences that go on, until looks at ``n_looked`` streams are committed; then ``look``."""
+
+    def n_committed() -> int:
+        return sum(bool(each.looks) for each in ledger.progress["p"].streams.values()) if "p" in ledger.progress else 0
 
     async def stop(run: Run, _: asyncio.Task[None]) -> None:
-        await until(
-            lambda: "p" in ledger.progress and any(each.looks for each in ledger.progress["p"].streams.values())
-        )
+        await until(lambda: run.pipeline.status.gauges().open_sequences >= n_looked and n_committed() >= n_looked)
+        look(run)
         run.pipeline.request_stop()
 
     records = tuple(records_of(messages))
@@ -195,6 +205,57 @@ async def test_a_running_sequence_is_warned_of_before_it_ends_with_its_reasons()
     assert warning.time - warning.start_time == timedelta(seconds=3)
     assert (why.alert_id, why.score) == (warning.warning_id, warning.score)
     assert sum(each.share for each in why.channels) == pytest.approx(1.0)
+
+
+def told(found: list[OpenSequence]) -> Callable[[Run], None]:
+    """Return what takes the open sequences as the status says them."""
+
+    def look(run: Run) -> None:
+        found.extend(
+            one.message() for one in open_sequences(run.pipeline.status.partitions.values(), run.pipeline.looking)
+        )
+
+    return look
+
+
+async def test_the_status_says_what_looks_have_found_at_a_running_sequence() -> None:
+    ledger, found = Ledger(), list[OpenSequence]()
+    await run_until_warned(ledger, turning_odd(8, 5), settings("0s"), told(found), model=model())
+    ((first, looked),) = [(one, one.looked) for one in found]
+    assert looked is not None
+    assert (first.sequence, looked.model, looked.age) == ("1", ModelRef("test", "0001"), 7 / 8)
+    assert (looked.ages, looked.p_value) == ([0.25, 0.5, 0.75], 1 / 200)
+    assert looked.largest == sorted(looked.largest)
+    assert looked.limit is not None
+    assert [each >= looked.limit for each in looked.largest] == [False, True, True], "the second look has warned"
+    (progress,) = ledger.progress["p"].streams["a"].looks.values()
+    assert progress.warning is not None
+    assert looked.warning_id == progress.warning.warning_id
+
+
+async def test_after_a_restart_the_status_goes_on_with_the_largest_deviation_so_far() -> None:
+    ledger, found = Ledger(), list[OpenSequence]()
+    await run_until_warned(ledger, turning_odd(5, 0), settings("0s"), model=model())
+    await run_until_warned(ledger, turning_odd(5, 0), settings("0s"), told(found), model=model())
+    (looked,) = [one.looked for one in found]
+    assert looked is not None
+    assert (looked.ages, len(looked.largest), looked.warning_id) == ([0.5], 1, None)
+
+
+async def test_the_status_names_those_with_the_lowest_p_first_and_says_of_few_how_they_are() -> None:
+    ledger, found = Ledger(), list[OpenSequence]()
+    plant = settings("0s")
+    messages = [
+        line(f"s-{number:03}", "1", [float(at)], 1.0 + number / 100) for at in range(4) for number in range(230)
+    ]
+    await run_until_warned(ledger, messages, plant, told(found), model=model(), n_looked=230)
+    assert len(found) == MOST_OPEN
+    looked = [one.looked for one in found[:MOST_LOOKED]]
+    assert {one.stream for one in found[:MOST_LOOKED]} == {f"s-{number}" for number in range(210, 230)}
+    assert [one.looked for one in found[MOST_LOOKED:]] == [None] * (MOST_OPEN - MOST_LOOKED)
+    p_values = [one.p_value for one in looked if one is not None]
+    assert len(p_values) == MOST_LOOKED
+    assert p_values == sorted(p_values)
 
 
 async def test_another_version_put_into_service_does_not_look_at_what_has_begun() -> None:
