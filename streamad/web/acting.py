@@ -45,6 +45,8 @@ class Acting:
         if judgement not in _JUDGEMENTS:
             raise UsageError("choose one of the buttons")
         if self._view.sequence(name) is None:
+            if self._view.warning(name) is not None:
+                raise UsageError("a running sequence cannot be judged before its end: it has no verdict yet")
             raise UsageError("no verdict with this id was read")
         marking = MarkWriter(self._plant, None, by=person.name)
         feedback = marking.message(name, cast("MarkKind", judgement), note)

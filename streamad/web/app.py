@@ -37,6 +37,7 @@ from streamad.web.pages.running import running
 from streamad.web.pages.sequence import csv, png, sequence
 from streamad.web.pages.stream import stream, streams
 from streamad.web.pages.trust import calibration
+from streamad.web.pages.warned import warning, warnings
 from streamad.web.shared import Shared
 from streamad.web.site import Site
 from streamad.web.store.view import Place
@@ -61,6 +62,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/s/{id}", handlers.sequence),
         Route("/s/{id}/mark", handlers.mark, methods=["POST"]),
         Route("/alerts", handlers.alerts),
+        Route("/warnings", handlers.warnings),
         Route("/streams", handlers.streams),
         Route("/stream", handlers.stream),
         Route("/running", handlers.running),
@@ -145,6 +147,9 @@ class _Handlers:
         unjudged = request.query_params.get("state") == "new"
         return await self._page(request, "Alerts", "/", alerts, unjudged, _place(request))
 
+    async def warnings(self, request: Request) -> Response:
+        return await self._page(request, "Warnings", "/", warnings, _place(request))
+
     async def streams(self, request: Request) -> Response:
         return await self._page(request, "Streams", "/streams", streams)
 
@@ -174,6 +179,10 @@ class _Handlers:
         if suffix:
             return await self._export(request, stem, suffix)
         one = await run_in_threadpool(self._site.view.sequence, stem)
+        if one is None and (warned := await run_in_threadpool(self._site.view.warning, stem)) is not None:
+            if warned.verdict is not None:
+                return RedirectResponse(f"/s/{quote(warned.verdict)}", status_code=303)
+            return await self._page(request, f"{warned.stream} {warned.sequence}", "/", warning, warned)
         if one is None:
             why = "No verdict with this id was read: it may lie before what the outputs keep, or be of another plant."
             return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)

@@ -18,6 +18,7 @@ from streamad.judge.gate import is_shown
 from streamad.messages import (
     Alert,
     Attribution,
+    EarlyWarning,
     Event,
     Feedback,
     Message,
@@ -45,7 +46,8 @@ _MOST_FILE_BYTES = 8 << 20
 _MOST_FOLDER_BYTES = 64 << 20
 _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "verdicts": (Verdict,),
-    "alerts": (Alert, Verdict),
+    "alerts": (Alert, Verdict, EarlyWarning),
+    "warnings": (EarlyWarning,),
     "attributions": (Attribution,),
     "windows": (Window,),
     "events": (Event,),

@@ -219,9 +219,12 @@ class Workers:
         return sorted(workers, key=lambda each: each.silent_s)[:_MOST_ENDED]
 
     def open(self) -> list[OpenSequence]:
-        """Return what the workers that run have open, those that began last first."""
+        """Return what the workers that run have open: by rising p-value, then those that began last first."""
         found = [one for worker in self.seen() if worker.is_live for one in worker.status.open]
-        return sorted(found, key=lambda one: one.start_time, reverse=True)
+        newest = sorted(found, key=lambda one: one.start_time, reverse=True)
+        return sorted(
+            newest, key=lambda one: (2.0, 0.0) if one.looked is None else (one.looked.p_value, -one.looked.largest[-1])
+        )
 
     def running(self, stream: str) -> tuple[Running, WorkerStatus] | None:
         """Return the readings so far of a stream's open sequence, and the status that names it; None without both."""

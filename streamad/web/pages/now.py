@@ -10,34 +10,41 @@ from streamad.judge.evaluation import alerts_by_chance
 from streamad.web.attention import INBOX, Attention
 from streamad.web.charts.lanes import swimlanes
 from streamad.web.pages.running import section, silence
+from streamad.web.pages.span import SKEW_US
+from streamad.web.pages.warned import banner_of, warned
 from streamad.web.rendering import count, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import Place, SeenSequence
 
 _MOST_EVENTS = 12
+_WARNINGS = 10
 _BUDGET = 200
 _PAGE = 120
 
 
 def now(site: Site) -> Markup:
-    """Return the content, the same for everybody: banner, budget, swimlanes, inbox, what runs, events."""
+    """Return the content, the same for everybody: banner, budget, swimlanes, warnings, inbox, what runs."""
     attention, now_us = Attention(site), site.plant.clock.now_us()
+    early = site.plant.settings.alerts.early
     latest, inbox = attention.latest(now_us), attention.inbox(now_us)
     since_us = min((one.start_us or 0 for one in latest), default=0)
     events = attention.events(now_us, 0 if not latest else min(since_us, site.view.begun_us))
     number = site.workers.number  # before what it is the number of
     workers, still_open = site.workers.seen(), site.workers.open()
+    rows = warned(site, site.view.warnings(_WARNINGS, until_us=now_us + SKEW_US))
     is_kept = site.plant.settings.sinks.status is not None
     is_full = len(inbox) >= INBOX and all(one.judgement in (None, "withdrawn") for one in inbox)
     return rendered(
         "now.html",
         has_judged=bool(latest),
-        troubles=[*silence(workers), *attention.banner(latest, now_us)],
+        troubles=[*banner_of(rows), *silence(workers), *attention.banner(latest, now_us)],
         budget=_budget(site, latest[:_BUDGET]),
         lanes=swimlanes(latest, events, still_open, now_us),
+        warnings=rows,
+        warning_rate=None if early is None else early.false_alarm_rate,
         alerts=inbox,
         older=Place.behind(inbox[-1]) if is_full else None,
-        running=section(workers, still_open, number) if is_kept else None,
+        running=section(site, workers, still_open, number) if is_kept else None,
         events=events[:_MOST_EVENTS],
     )
 

@@ -1,4 +1,6 @@
-"""What runs: the workers, what they have open, and the readings so far of one open sequence. Nothing is judged here."""
+"""What runs: the workers, what they have open, what looks have found, and the readings so far of
+one open sequence.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,82 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from streamad.messages import ModelRef, OpenSequence, Running, WorkerStatus, unpacked_curve
+from streamad.messages import Looked, ModelRef, OpenSequence, Running, WorkerStatus, unpacked_curve
 from streamad.pictures.content import Course, NormalCourse
+from streamad.pictures.warned import warned_finding
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.web.charts import curves
+from streamad.types import to_us
+from streamad.web.charts import curves, looks
+from streamad.web.pages.departures import Departure, departure_of
+from streamad.web.pages.warned import reasons_of
 from streamad.web.rendering import duration, rendered
 from streamad.web.site import Site
+from streamad.web.store.view import SeenWarning
 from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24
 _MOST_OPEN = 40
 _USUAL = 30
+_NAMED = 3
 
 
-def section(workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An open sequence that was looked at: its line, the channels that lie outside the band now, its warning."""
+
+    one: OpenSequence
+    looked: Looked
+    line: Markup
+    outside: str
+    warning: SeenWarning | None
+
+
+def section(site: Site, workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
     """Return the section Running of the page Now. ``number``: of the workers' state."""
+    rows = [_row(site, one, one.looked) for one in still_open[:_MOST_OPEN] if one.looked is not None]
+    others = [one for one in still_open if one.looked is None]
     n_open = sum(each.status.n_open for each in workers if each.is_live)
-    return rendered("workers.html", workers=workers, still_open=still_open[:_MOST_OPEN], n_open=n_open, number=number)
+    return rendered(
+        "workers.html",
+        workers=workers,
+        looked=rows,
+        still_open=others[:_MOST_OPEN],
+        n_open=n_open - len(rows),
+        number=number,
+    )
+
+
+def _row(site: Site, one: OpenSequence, looked: Looked) -> _Row:
+    warning = site.view.warning_of(one.stream, one.sequence, to_us(one.start_time))
+    return _Row(one, looked, looks.small_line(looked), _outside(site, one), warning)
+
+
+def _outside(site: Site, one: OpenSequence) -> str:
+    """Return the channels of an open sequence that lie outside the band now, the furthest first."""
+    found = site.workers.running(one.stream)
+    if found is None or found[0].sequence != one.sequence:
+        return ""
+    message, status = found
+    usual = _usual(site, message, status)
+    if isinstance(usual, str):
+        return ""
+    with suppress(ValueError):
+        departures = _departures(message, unpacked_curve(message), usual)
+        now = sorted((-each.size, name) for name, each in departures.items() if each.is_now)
+        names = [name for _, name in now]
+        return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return ""
+
+
+def _departures(message: Running, values: np.ndarray, usual: Usual) -> dict[str, Departure]:
+    """Return how channels have left the band, by name; those that have not are left out."""
+    at = np.array(message.seconds, np.float64)
+    found = {}
+    for number, (name, unit) in enumerate(zip(message.channels, message.units, strict=False)):
+        departure = departure_of(at, values[number].astype(np.float64), (usual.at, usual.courses[number]), unit)
+        if departure is not None:
+            found[name] = departure
+    return found
 
 
 def silence(workers: Sequence[Worker]) -> list[tuple[str, str]]:
@@ -90,6 +151,7 @@ class _Channel:
 
     name: str
     unit: str
+    left: str
     picture: Markup
     readings: list[tuple[str, str]]
 
@@ -102,9 +164,11 @@ def running(site: Site, stream: str) -> Markup:
     if found is not None:
         with suppress(ValueError):
             values = unpacked_curve(found[0])
+    ours = [one for one in site.workers.open() if one.stream == stream]
     if found is None or values is None:
         is_written = settings.display.open and settings.sinks.status is not None
-        return rendered("running.html", stream=stream, number=number, open=None, is_written=is_written)
+        looked = _looked(site, next((one for one in ours if one.looked is not None), None))
+        return rendered("running.html", stream=stream, number=number, open=None, looked=looked, is_written=is_written)
     message, status = found
     usual = _usual(site, message, status)
     return rendered(
@@ -112,6 +176,7 @@ def running(site: Site, stream: str) -> Markup:
         stream=stream,
         number=number,
         open=message,
+        looked=_looked(site, next((one for one in ours if one.sequence == message.sequence), None)),
         worker=status.instance,
         channels=_channels(message, values, usual),
         n_more=len(message.channels) - MOST_CHANNELS,
@@ -119,6 +184,28 @@ def running(site: Site, stream: str) -> Markup:
         band_note="" if isinstance(usual, str) else usual.note,
         n_drawn=len(message.seconds),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What looks have found at an open sequence, in words and as a line; the limit of its p-value; its warning."""
+
+    one: OpenSequence
+    found: Looked
+    rate: float | None
+    line: Markup
+    warning: SeenWarning | None
+    said: str
+
+
+def _looked(site: Site, one: OpenSequence | None) -> _Looked | None:
+    if one is None or one.looked is None:
+        return None
+    early = site.plant.settings.alerts.early
+    warning = site.view.warning_of(one.stream, one.sequence, to_us(one.start_time))
+    said = "" if warning is None else warned_finding(warning.message, reasons_of(site, warning))
+    rate = None if early is None else early.false_alarm_rate
+    return _Looked(one, one.looked, rate, looks.large_line(one.looked), warning, said)
 
 
 def _usual(site: Site, message: Running, status: WorkerStatus) -> Usual | str:
@@ -144,14 +231,22 @@ def _usual(site: Site, message: Running, status: WorkerStatus) -> Usual | str:
 
 
 def _channels(message: Running, values: np.ndarray, usual: Usual | str) -> list[_Channel]:
+    """Return the channels, those first that lie outside the band now, then those that have left it for a while."""
     at = np.array(message.seconds, np.float64)
+    departures = {} if isinstance(usual, str) else _departures(message, values, usual)
+
+    def rank(number: int) -> tuple[bool, float, int]:
+        departure = departures.get(message.channels[number])
+        is_now = departure is not None and departure.is_now
+        return not is_now, 0.0 if departure is None else -departure.size, number
+
     channels = []
-    for number, (name, unit) in enumerate(
-        zip(message.channels[:MOST_CHANNELS], message.units[:MOST_CHANNELS], strict=False)
-    ):
+    for number in sorted(range(len(message.channels)), key=rank)[:MOST_CHANNELS]:
+        name, unit = message.channels[number], message.units[number]
         course = values[number].astype(np.float64)
         band = None if isinstance(usual, str) else (usual.at, usual.courses[number])
         picture = curves.unfinished(f"{name} {unit}".strip(), at, course, band)
         rows = [(f"{x:.4g}", f"{y:.4g}") for x, y in zip(at, course, strict=True) if np.isfinite(y)]
-        channels.append(_Channel(name, unit, picture, rows))
+        left = departures[name].said if name in departures else ""
+        channels.append(_Channel(name, unit, left, picture, rows))
     return channels

@@ -16,6 +16,7 @@ from streamad.pictures.facts import departure, headline, is_explained, score_lin
 from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
+from streamad.web.pages.warned import said_of
 from streamad.web.rendering import rendered
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
@@ -46,6 +47,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         picture = case.picture(normal, picture.clock)
     scores = case.scores(normal)
     before, after = site.view.neighbours(one)
+    warning = said_of(site, one)
     return rendered(
         "sequence.html",
         one=one,
@@ -54,6 +56,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         score_line=score_line(facts),
         time=when(facts),
         said=_SAID.get(said),
+        warning=warning,
         before=before,
         after=after,
         effect=effect_of(one.judgement, learning),

@@ -210,7 +210,7 @@ function pin(box) {
 
 // A box that is too narrow for its picture begins at what is odd, or at what is newest; channels without a mark begin
 // where the first one with a mark does, so that all show the same time.
-const MARKS = ".panel .segment, .panel .dot, .heat .outline, .scores path.odd, .scores path.fine";
+const MARKS = ".panel .segment, .panel .dot, .looks .dot, .heat .outline, .scores path.odd, .scores path.fine";
 
 function reveal() {
   let first = null;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -15,6 +15,7 @@ import msgspec
 from streamad.errors import StreamadError
 from streamad.judge.verdicts import NAMED_SHARE, NO_REASON
 from streamad.messages import NO_METHOD, Attribution, Window
+from streamad.web.store.warned import WarningQuestions
 
 NEVER = 1 << 62
 _LAST_ID = "~"  # comes after every id
@@ -128,7 +129,7 @@ _ANYWHERE = Place(NEVER)
 _SHOWN = "(decision IS NOT NULL OR rate IS NOT NULL)"
 
 
-class Questions(ABC):
+class Questions(WarningQuestions):
     """What can be asked of the view, by any thread. Every question raises ViewError if the file cannot be read."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from streamad.messages import Alert, Attribution, Event, Feedback, Message, Verdict, Window
+from streamad.messages import Alert, Attribution, EarlyWarning, Event, Feedback, Message, Verdict, Window
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
 from streamad.web.store.questions import (
@@ -44,8 +44,9 @@ from streamad.web.store.view_file import (
     set_aside,
 )
 from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
+from streamad.web.store.warned import WARNING_TABLES, SeenWarning, columns_of
 
-__all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "View"]
+__all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "SeenWarning", "View"]
 
 _TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
@@ -106,13 +107,14 @@ class View(Questions):
             self._writer = connected(path)
             self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
             self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
-            self._writer.executescript(_TABLES)
+            self._writer.executescript(_TABLES + WARNING_TABLES)
             path.chmod(0o600)
             view_id = self._begin()
             self._identity = identity_of(path)
             (newest,) = self._writer.execute("SELECT max(change) FROM sequences").fetchone()
             (event,) = self._writer.execute("SELECT max(change) FROM events").fetchone()
-        self._state = view_id, max(newest or 0, event or 0)
+            (warned,) = self._writer.execute("SELECT max(change) FROM warnings").fetchone()
+        self._state = view_id, max(newest or 0, event or 0, warned or 0)
 
     @property
     def view_id(self) -> str:
@@ -216,6 +218,8 @@ class View(Questions):
             return self._mark(message, change)
         if isinstance(message, Event):
             return self._event(message, change)
+        if isinstance(message, EarlyWarning):
+            return self._warning(message, change)
         if isinstance(message, Verdict | Alert | Attribution | Window):
             return self._upsert(message, change)
         return 0
@@ -274,6 +278,15 @@ class View(Questions):
         )
         return int(cursor.rowcount > 0)
 
+    def _warning(self, warning: EarlyWarning, change: int) -> int:
+        """Keep the first warning under an id."""
+        columns = {**columns_of(warning), "change": change}
+        cursor = self._writer.execute(
+            f"INSERT OR IGNORE INTO warnings ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            tuple(columns.values()),
+        )
+        return int(cursor.rowcount > 0)
+
     def _event(self, event: Event, change: int) -> int:
         """Keep an event under the hash of its content: it has no id, and may be read twice."""
         name = hashlib.sha256(msgspec.json.encode(event)).hexdigest()
@@ -295,6 +308,13 @@ class View(Questions):
                 if newest is not None:
                     removed += _removed(writer, "end_us < ?", newest - self._keep_us)
                     writer.execute("DELETE FROM events WHERE created_us < ?", (newest - self._keep_us,))
+                    old = "FROM warnings WHERE time_us < ?"
+                    reasons = "decision IS NULL AND rate IS NULL"  # under the id of a warning, else it is forged
+                    for statement in (
+                        f"DELETE FROM sequences WHERE {reasons} AND id IN (SELECT id {old})",
+                        f"DELETE {old}",
+                    ):
+                        writer.execute(statement, (newest - self._keep_us,))
                 writer.execute(
                     "DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY created_us DESC LIMIT -1 OFFSET ?)",
                     (_MOST_EVENTS,),
@@ -309,6 +329,7 @@ class View(Questions):
             if self._size() > self._max_bytes:
                 with writer:
                     removed += _removed(writer, "?", 1)
+                    writer.execute("DELETE FROM warnings WHERE time_us < (SELECT min(end_us) FROM sequences)")
             writer.executescript(f"PRAGMA incremental_vacuum({_TRIM_PAGES})")  # each of its steps frees one page
         return removed
 

@@ -208,7 +208,7 @@ def test_a_bad_window_costs_the_curve_of_its_sequence_only(value: Any, tmp_path:
     assert answer.status_code == 200
     assert "No curve: what the page&#39;s view holds of the window of this sequence is damaged." in answer.text
     assert 'class="course"' not in answer.text
-    assert "Largest terms of the score" in answer.text
+    assert "Shares of the channels" in answer.text
     assert client.get(f"/s/{ID}.csv").status_code == 404
     for path in ("/", "/streams", f"/compare?id={ID}", "/stream?name=reactor-1"):
         assert client.get(path).status_code == 200

@@ -1,0 +1,49 @@
+"""Which channels of a running sequence have left the normal band, and when: as a person would see it in the curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamad.judge.verdicts import figure, span_text
+from streamad.pictures.content import Course, NormalCourse
+from streamad.pictures.facts import MARKS
+
+_LEAST_POINTS = 3
+"""Shorter stretches are noise: a tenth of the readings of normal sequences lie outside the band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The last stretch of a channel outside the band: ``said`` in words, ``size`` in half widths of the band."""
+
+    is_now: bool
+    size: float
+    said: str
+
+
+def departure_of(at: Course, course: Course, usual: tuple[Course, NormalCourse], unit: str) -> Departure | None:
+    """Return how a channel's readings ``course`` [m] at the seconds ``at`` [m] depart from the ``usual`` band."""
+    known = np.flatnonzero(np.isfinite(course))
+    seconds, (band_at, normal) = at[known], usual
+    within = seconds <= band_at[-1]
+    known, seconds = known[within], seconds[within]
+    if not len(known):
+        return None
+    low, high = (np.interp(seconds, band_at, side) for side in (normal.low, normal.high))
+    beyond = np.maximum(course[known] - high, low - course[known])
+    is_above = course[known] > high
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], beyond > 0, [False]]).astype(np.int8)))
+    stretches = [(first, last) for first, last in ends.reshape(-1, 2).tolist() if last - first >= _LEAST_POINTS]
+    if not stretches:
+        return None
+    first, last = stretches[-1]
+    is_now = last == len(known)
+    by = float(np.median(beyond[first:last]))
+    direction = "above" if is_above[first:last].mean() >= 1 / 2 else "below"
+    half = max(float(np.median(high - low)) / 2, 1e-9)
+    since, until = (span_text(float(seconds[number])) for number in (first, last - 1))
+    when = f"since {since}" if is_now else f"from {since} to {until}"
+    amount = f"{figure(by)} {unit}".strip()
+    return Departure(is_now, by / half, f"{MARKS[direction]} {amount} {direction} the band {when}")
