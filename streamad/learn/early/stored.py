@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from streamad.errors import TrainingDataError
+from streamad.errors import DetectorError, TrainingDataError
 from streamad.judge.early.course import Course
 from streamad.judge.early.packing import unpacked
 from streamad.learn.early.training import EarlyTraining, TrainedEarly
@@ -59,7 +59,7 @@ class LearnedEarly:
         if why is None:
             try:
                 return EarlyTraining(self.courses, self.settings).train(training, calibrating, folds)
-            except TrainingDataError as error:
+            except (TrainingDataError, DetectorError) as error:
                 why = str(error)
         self.why_none = why
         return None

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec import UNSET
 
-from streamad.judge.gate import is_shown, make_window
+from streamad.ingest.windowing import to_window
+from streamad.judge.early.packing import unpacked
+from streamad.judge.gate import WindowRecords, is_shown, make_window
+from streamad.judge.judging import JudgedSequence
+from streamad.judge.scoring import MicroBatcher
 from streamad.judge.verdicts import alert_id
 from streamad.messages import ModelRef, Verdict, unpacked_values
 from streamad.settings.outputs import DisplaySettings
-from streamad.types import ChannelSpec, Position, Window
+from streamad.testing import ManualClock
+from streamad.types import ChannelSpec, FinishedSequence, Position, Window
+from tests.support.runtime.pipeline import settings_of
 
 WINDOW = Window(np.arange(12, dtype=np.float32).reshape(3, 4), 2)
 CHANNELS = (ChannelSpec("temp", "°C"), ChannelSpec("pressure", "bar"), ChannelSpec("ph", ""))
@@ -54,3 +64,23 @@ def test_a_record_holds_all_of_its_verdict_that_learning_uses() -> None:
     assert (record.verdict_id, record.stream, record.sequence) == ("v", "r", "B-1")
     assert (record.end_time, record.model) == (AT, ModelRef("default", "0002"))
     assert make_window(VERDICT, WINDOW, CHANNELS).share is None
+
+
+@pytest.mark.parametrize(
+    ("early", "learning", "has_course"), [({}, {}, True), (None, {}, False), ({}, None, False), (None, None, False)]
+)
+def test_only_a_learner_that_makes_looks_gets_what_looks_saw(early: Any, learning: Any, has_course: bool) -> None:
+    settings = settings_of(alerts={"early": early}, learning=learning, display={"windows": "all"})
+    batcher = MicroBatcher(None, ManualClock(), settings.run, name="default")
+    values = np.arange(9, dtype=np.float32).reshape(3, 3)
+    sequence = FinishedSequence("r", "B-1", "marker", np.arange(3, dtype=np.int64), values, Position(0, 0))
+    window = to_window(sequence, settings.window, settings.channel_specs)
+    assert isinstance(window, Window)
+    record = WindowRecords(settings, batcher).of(JudgedSequence(VERDICT, window=window, model_name="default"), sequence)
+    assert record is not None
+    assert (record.course is not UNSET) == has_course
+    if record.course is not UNSET:
+        course = unpacked(b64decode(record.course), unpacked_values(record), settings.window.length)
+        assert course.values.tolist() == values[:2].T.tolist(), "no look sees the last sample"
+    else:
+        assert b"course" not in msgspec.json.encode(record)

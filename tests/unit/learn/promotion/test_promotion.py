@@ -10,6 +10,7 @@ from scipy.stats import binom
 from streamad.judge.evaluation import clopper_pearson
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.learn.promotion.rule import MIN_MARKS, rule
+from streamad.outputs.versions.figures import figure_rows
 from streamad.settings.learning import PromotionSettings
 
 SETTINGS = PromotionSettings()
@@ -175,3 +176,11 @@ def test_false_warnings_block_as_false_alarms_do_and_looks_must_not_be_lost(
     assert found.promoted == (why is None), found.reason
     assert why is None or why in found.reason
     assert not found.promoted or ours is None or f"{ours[0]} of {ours[1]} warned of while they ran" in found.reason
+
+
+def test_what_a_person_compares_says_of_how_many_running_sequences_each_would_have_warned() -> None:
+    ours, theirs = model(2, 100, warned=(1, 90)), model(2, 100, warned=None)
+    given = {"n_injected": 720, "n_confirmed": 0, "n_false_alarms": 0}
+    comparison = Comparison(false_alarm_rate=0.02, n_sequences=100, challenger=ours, champion=theirs, **given)
+    rows = {label: texts for label, *texts in figure_rows(comparison.figures(), ("champion", "challenger"))}
+    assert rows["warned of while they ran"] == ["", "1 of 90"]
