@@ -20,10 +20,12 @@ import numpy as np
 from streamad.errors import StreamadError
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Batchers
 from streamad.judge.early.course import course_of, look_at, n_seen, n_seen_of
 from streamad.judge.early.model import NO_LOOK, EarlyModel
+from streamad.judge.early.together import Together
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
@@ -36,6 +38,8 @@ from streamad.types import FinishedSequence, FloatArray, Window, from_us
 
 _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
+_AT_ONCE = 8
+"""Running sequences that are looked at together: more cost less each, but a finished one waits for them."""
 _MOST_LOADED = 4
 """Versions that serve no more and whose looks are in memory, those needed last: a learner makes ever new ones."""
 
@@ -65,6 +69,19 @@ class _Pinned(NamedTuple):
 
     ref: ModelRef
     early: EarlyModel | None
+
+
+class _Due(NamedTuple):
+    """A running sequence of the stream ``name`` at which a look is due, and what scores it."""
+
+    name: str
+    stream: StreamState
+    sequence: OpenSequence
+    batcher: MicroBatcher
+
+
+def _is_whole(sequence: OpenSequence) -> bool:
+    return not sequence.partial and sequence.late is None and not sequence.is_torn
 
 
 class Looking:
@@ -97,6 +114,7 @@ class Looking:
         self._loading = asyncio.Lock()
         self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
         self._limits: dict[ModelRef, float] = {}
+        self._together = Together()
 
     async def visit(
         self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
@@ -106,26 +124,39 @@ class Looking:
         ``tell`` puts messages into the next commit, which also has the looks that were taken. ``is_split``: the stream
         lies in several partitions, so that its sequences are not whole.
         """
+        due = await self._due(intake, is_split)
+        for first in range(0, len(due), _AT_ONCE):
+            if not self._batchers.is_idle:
+                return
+            await asyncio.gather(*(self._look_at(intake, tell, each) for each in due[first : first + _AT_ONCE]))
+
+    async def _due(self, intake: Intake, is_split: Callable[[str], bool]) -> list[_Due]:
+        """Return the open sequences at which a look is due."""
+        due = []
         for name, stream in list(intake.streams.items()):
             for sequence in list(stream.open.values()):
-                if sequence.partial or sequence.late is not None or sequence.is_torn or is_split(name):
+                if not _is_whole(sequence) or is_split(name):
                     continue
                 batcher = await self._batcher(tuple(value for _, value in sequence.routes))
-                if batcher is None or not await self._is_due(batcher, sequence):
-                    continue
-                if not self._batchers.is_idle:
-                    return
-                held = None
-                if stream.readings is not None:
-                    held = stream.readings.row_of(sequence.held, sequence.n_channels)
-                seen = await self._seen(sequence.so_far(name, held), sequence.looks, batcher)
-                # It may have ended meanwhile: then its end has taken these looks, or takes them now.
-                if seen is not None and stream.open.get(sequence.key) is sequence:
-                    n, largest = (0, NO_LOOK) if sequence.looks is None else (sequence.looks.n, sequence.looks.largest)
-                    sequence.maxima = _continued(sequence.maxima, n, largest, seen.maxima)
-                    sequence.looks = seen.looks
-                    intake.looked_at(name)
-                    tell(list(seen.outputs))
+                if batcher is not None and await self._is_due(batcher, sequence):
+                    due.append(_Due(name, stream, sequence, batcher))
+        return due
+
+    async def _look_at(self, intake: Intake, tell: Callable[[list[OutputRecord]], None], due: _Due) -> None:
+        """Take the looks at a sequence; if it ends meanwhile, its end has taken them, or takes them now."""
+        name, stream, sequence, batcher = due
+        if stream.open.get(sequence.key) is not sequence or not _is_whole(sequence):
+            return
+        held = None
+        if stream.readings is not None:
+            held = stream.readings.row_of(sequence.held, sequence.n_channels)
+        seen = await self._seen(sequence.so_far(name, held), sequence.looks, batcher)
+        if seen is not None and stream.open.get(sequence.key) is sequence:
+            n, largest = (0, NO_LOOK) if sequence.looks is None else (sequence.looks.n, sequence.looks.largest)
+            sequence.maxima = _continued(sequence.maxima, n, largest, seen.maxima)
+            sequence.looks = seen.looks
+            intake.looked_at(name)
+            tell(list(seen.outputs))
 
     async def finish(self, sequence: FinishedSequence, looks: LooksTaken | None, batcher: MicroBatcher) -> Seen | None:
         """Take the looks at a finished sequence that were not taken while it ran.
@@ -242,7 +273,7 @@ class Looking:
             if seen is None:  # too much is missing up to there
                 maxima.append(largest)
                 continue
-            largest = max(largest, float((await batcher.run(early.looks[number].z, [seen]))[0]))
+            largest = max(largest, await self._together.z(batcher, early.looks[number], seen))
             maxima.append(largest)
             if warned is None and early.p_value(largest)[0] <= self._rate:
                 warning = self._warning(sequence, ref, early, number, largest)

@@ -24,6 +24,7 @@ from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
     START_US,
     Run,
+    SquareScorer,
     TickingClock,
     line,
     messy_recordings,
@@ -322,3 +323,24 @@ async def test_of_versions_that_serve_no_more_those_needed_last_stay_in_memory()
     await look(versions[0])
     assert loaded == [*versions, versions[0]]
     await batcher.close()
+
+
+async def test_sequences_that_are_due_at_once_are_looked_at_in_few_calls() -> None:
+    early = looks()
+    scorers = [look.scorer for look in early.looks]
+    names = [f"s{number}" for number in range(40)]
+    records = records_of([line(name, f"{name}-1", range(AGES[0] + 1), 10.0 if name == "s7" else 1.0) for name in names])
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", tuple(records), len(records))], endless=True)
+
+    async def end(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: sum(each.n_windows for each in scorers if isinstance(each, SquareScorer)) >= len(names))
+        await until(lambda: bool(run.messages("alerts")))
+        run.pipeline.request_stop()
+
+    of = {"model": model(early=early), "explains": False}
+    run = await run_pipeline(source, settings(lateness="0s"), while_running=end, **of)
+    [first, *_] = scorers
+    assert isinstance(first, SquareScorer)
+    assert sum(first.batches) == len(names), "one look at each"
+    assert len(first.batches) < len(names) / 4
+    assert [each.stream for each in run.messages("alerts") if isinstance(each, EarlyWarning)] == ["s7"]
