@@ -84,7 +84,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.parts",
         "streamad.learn.trainer",
     ),
-    "streamad": ("streamad.outputs",),
+    "streamad.notebook": (
+        *_VERSIONS,
+        "streamad.pictures",
+        "streamad.ingest",
+        "streamad.learn.parts",
+        "streamad.learn.early",
+        "streamad.learn.training",
+        "streamad.learn.trainer",
+    ),
+    "streamad.sklearn": ("streamad.errors", "streamad.notebook"),
+    "streamad": ("streamad.outputs", "streamad.notebook"),
     "streamad.learn.process": (
         *_VERSIONS,
         "streamad.drift",

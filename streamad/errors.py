@@ -101,6 +101,10 @@ class UsageError(StreamadError):
     exit_code = 2
 
 
+class InputError(StreamadError, ValueError):
+    """Raised when what a caller of the Python interface passes cannot be used, with the form that can."""
+
+
 class PluginError(StreamadError):
     """Raised when no plug-in has a URL scheme or kind, or when one cannot be loaded."""
 

@@ -1,4 +1,4 @@
-"""A single thread for blocking work, apart from the event loop."""
+"""Threads: a single one for blocking work, apart from the event loop; and how many torch uses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
@@ -109,3 +110,21 @@ async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, *
     call: Callable[[], Any] = lambda: function(*args, **kwargs)  # noqa: E731 - run_in_executor takes no keywords
     result: T = await asyncio.get_running_loop().run_in_executor(thread, call)
     return result
+
+
+@contextmanager
+def judging_on_one_thread() -> Iterator[None]:
+    """Let torch, if it is imported, use one thread for the block, as ``streamad run`` does; the environment wins.
+
+    Its threads wait for each other at every small operation, which takes longer than they save.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

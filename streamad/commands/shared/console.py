@@ -183,21 +183,6 @@ def judge_on_one_thread() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-@contextmanager
-def judging_on_one_thread() -> Iterator[None]:
-    """Let torch, which a training has imported, use for the block as many threads as ``judge_on_one_thread`` does."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or "OMP_NUM_THREADS" in os.environ:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end."""
     results: list[T] = []

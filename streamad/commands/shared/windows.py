@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.table import Table
 
-from streamad.commands.shared.console import Bar, count, judging_on_one_thread, note, out, print_table, wrapped
+from streamad.commands.shared.console import Bar, count, note, out, print_table, wrapped
 from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.losses import unreadable_text
 from streamad.commands.shared.figures.report import add_evaluation, compared, print_by_label
@@ -31,6 +31,7 @@ from streamad.ports import Source
 from streamad.runtime.recordings import read_by_partition
 from streamad.settings.outputs import AlertSettings
 from streamad.settings.plant_yaml import Settings
+from streamad.system.threads import judging_on_one_thread
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, FloatArray, Window, WindowSet, from_us
 

@@ -1,0 +1,139 @@
+"""The settings of a model that is fitted in Python, or that lies in a registry without a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from streamad.errors import InputError
+from streamad.learn.registry.manifest import Manifest
+from streamad.plant import Plant
+from streamad.plugins import check_known
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
+
+_SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
+
+
+class GivenSettings(Settings):
+    """Settings of the arguments alone: the environment, which overrides a config, must not change what a call says."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take the arguments only."""
+        return (init_settings,)
+
+
+def settings_of(
+    channels: Sequence[str],
+    units: Sequence[str],
+    *,
+    model: Mapping[str, Any],
+    window: Mapping[str, Any],
+    alerts: Mapping[str, Any],
+) -> Settings:
+    """Return the settings of a model of ``channels`` in ``units``; the sections are those of ``plant.yaml``.
+
+    Raises InputError that names each argument that is wrong.
+    """
+    content: dict[str, Any] = {
+        "channels": [{"name": name, "unit": unit} for name, unit in zip(channels, units, strict=True)],
+        "source": {"url": _SOURCE},
+        "model": dict(model),
+        "window": dict(window),
+        "alerts": dict(alerts),
+    }
+    try:
+        return GivenSettings(**content)
+    except ValidationError as error:
+        raise InputError("; ".join(_problem(each) for each in error.errors())) from error
+
+
+def _problem(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def settings_of_version(manifest: Manifest, false_alarm_rate: float) -> Settings:
+    """Return the settings that a version was trained with, as far as its manifest has them. Raises InputError."""
+    form, early = manifest.window, manifest.early
+    window: dict[str, Any] = {
+        "length": form.length,
+        "longer": form.longer,
+        "max_missing": form.max_missing,
+        "min_samples": form.min_samples,
+    }
+    if form.resample_period_us is not None:
+        window["resample"] = {"period": f"{form.resample_period_us}us"}
+    alerts: dict[str, Any] = {"false_alarm_rate": false_alarm_rate}
+    if early is not None:
+        alerts["early"] = {"false_alarm_rate": false_alarm_rate, "looks": len(early.looks)}
+    record = manifest.detector
+    model = {"name": manifest.name, "detector": record.kind, "options": record.options, "seed": manifest.seed}
+    settings = settings_of(
+        [channel.name for channel in manifest.channels],
+        [channel.unit for channel in manifest.channels],
+        model=model,
+        window=window,
+        alerts=alerts,
+    )
+    held = [channel.name for channel in manifest.channels if channel.fill == "hold"]
+    if not held:
+        return settings
+    fills = tuple(each.model_copy(update={"fill": "hold"}) if each.name in held else each for each in settings.channels)
+    return settings.model_copy(update={"channels": fills})
+
+
+def plant_of(settings: Settings, folder: Path) -> Plant:
+    """Return the plant of ``settings`` whose relative paths mean ``folder``. Raises PluginError, ConfigError."""
+    check_known("detectors", settings.model.detector)
+    return Plant(settings, folder, SystemClock())
+
+
+def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
+    """Return a config of ``settings`` that reads ``source`` and serves the model from ``registry``."""
+    form, model = settings.window, settings.model
+    window: dict[str, Any] = {"length": form.length, "longer": form.longer}
+    if form.resample is not None:
+        window["resample"] = {"period": f"{form.resample.period}us"}
+    window |= {"max_missing": form.max_missing, "min_samples": form.min_samples}
+    alerts: dict[str, Any] = {"false_alarm_rate": settings.alerts.false_alarm_rate}
+    if (early := settings.alerts.early) is not None:
+        alerts["early"] = {"false_alarm_rate": early.false_alarm_rate, "looks": early.looks}
+    content = {
+        "name": settings.name,
+        "source": {"url": source},
+        "channels": [
+            {
+                "name": each.name,
+                **({"unit": each.unit} if each.unit else {}),
+                **({"fill": "hold"} if each.fill == "hold" else {}),
+            }
+            for each in settings.channels
+        ],
+        "window": window,
+        "model": {
+            "name": model.name,
+            "registry": str(registry),
+            "detector": model.detector,
+            "options": dict(model.options),
+            "seed": model.seed,
+        },
+        "alerts": alerts,
+    }
+    head = "# Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences)\n"
+    return f"{head}# depends on the source: `streamad init SAMPLE` finds it out.\n" + yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True
+    )

@@ -1,0 +1,196 @@
+"""``streamad.evaluate`` and ``streamad.compare``: what models find of labelled sequences, in figures and a picture.
+
+Shapes: N sequences, M models.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.errors import InputError
+from streamad.judge.evaluation import Evaluation
+from streamad.judge.evaluation import evaluate as figures_of
+from streamad.messages import Verdict
+from streamad.notebook.fitting import fit
+from streamad.notebook.model import Model
+from streamad.notebook.reasons import Plot
+from streamad.pictures.drawing import check_extra
+
+SIMPLE_KINDS: Final = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
+"""The simple detectors that ``evaluate`` fits beside a model."""
+_NORMAL: Final = ("normal", "ok", "good", "0", "false")
+_Labels: TypeAlias = tuple[tuple[str, ...], npt.NDArray[np.bool_]]
+"""The labels' names, and which mean anomalous."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """What a model finds of N labelled sequences; ``repr`` is a table, ``plot`` a picture.
+
+    ``figures`` are AUC, detection and false-alarm rate with exact 95 % intervals, and those by label; ``beside`` has
+    the figures of other models, by name. ``scores`` [N] and ``labels`` [N] are in the order of X.
+    """
+
+    name: str
+    figures: Evaluation
+    beside: Mapping[str, Evaluation]
+    scores: npt.NDArray[np.float64]
+    labels: tuple[str, ...]
+    threshold: float
+    false_alarm_rate: float
+
+    def __repr__(self) -> str:
+        found = self.figures
+        lines = [
+            f"{found.n_normal} normal and {found.n_anomalous} anomalous sequences, configured false-alarm rate "
+            f"{self.false_alarm_rate:g}"
+        ]
+        rows = [("", "AUC", "found", "false alarms")]
+        rows += [_row(name, each) for name, each in {self.name: found, **self.beside}.items()]
+        rows += [
+            _label_row(each.label, each.auc, each.rate, each.interval) for each in found.by_label if each.is_anomalous
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines += [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        if found.n_unscorable:
+            lines.append(f"{found.n_unscorable} sequences have no score and count as not found")
+        return "\n".join(lines)
+
+    def plot(self) -> Plot:
+        """Draw each label's scores against the threshold. Needs matplotlib. Raises UsageError without it."""
+        check_extra()
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+        names = sorted(set(self.labels), key=lambda name: (_is_anomalous(name), name))
+        figure = Figure(figsize=(7, 0.8 + 0.4 * len(names)), layout="constrained")
+        axes = figure.add_subplot()
+        spread = np.random.default_rng(0)
+        for row, name in enumerate(names):
+            own = self.scores[[place for place, label in enumerate(self.labels) if label == name]]
+            heights = row + spread.uniform(-0.25, 0.25, len(own))
+            axes.plot(own, heights, "o" if _is_anomalous(name) else "x", markersize=4, alpha=0.6)
+        if np.isfinite(self.threshold):
+            axes.axvline(self.threshold, color="black", linewidth=1, linestyle="--")
+        if np.nanmin(self.scores) > 0:
+            axes.set_xscale("log")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel(f"score of {self.name}; dashed: alerts from here on")
+        return Plot(*(_saved(figure, kind) for kind in ("png", "svg")))
+
+
+def _saved(figure: Any, kind: str) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, dpi=110)
+    return content.getvalue()
+
+
+def evaluate(model: Model, X: Any, labels: Sequence[object], *, training: Any = None) -> Evaluated:
+    """Return what ``model`` finds of the sequences X with ``labels`` [N]: 0 and 1, booleans, or names of faults.
+
+    Of names, "normal", "ok" and "good" mean normal. With ``training``, the normal sequences that the model was fitted
+    on, the simple kinds of detectors are fitted on them too and stand beside it: what a few lines of numpy find.
+
+    None of X should have trained the model. Raises InputError.
+    """
+    names, is_anomalous = _labels(labels)
+    verdicts = _verdicts(model, X, names)
+    beside = {}
+    if training is not None:
+        settings = model.settings
+        for kind in SIMPLE_KINDS:
+            other = fit(
+                training,
+                false_alarm_rate=model.false_alarm_rate,
+                channels=model.channels,
+                detector=kind,
+                window=settings.window.model_dump(mode="json"),
+                seed=settings.model.seed,
+                verbose=False,
+            )
+            beside[kind] = _figures(_verdicts(other, X, names), is_anomalous, ())
+    return _evaluated((model.settings.model.detector, model), verdicts, (names, is_anomalous), beside)
+
+
+def compare(models: Mapping[str, Model] | Sequence[Model], X: Any, labels: Sequence[object]) -> Evaluated:
+    """Return what each of ``models`` finds of the sequences X with ``labels`` [N]; the first is the one that is drawn.
+
+    A list names them by their kind of detector. Raises InputError.
+    """
+    if not isinstance(models, Mapping):
+        models = {f"{number}: {each.settings.model.detector}": each for number, each in enumerate(models, start=1)}
+    if not models:
+        raise InputError("compare takes at least one model")
+    names, is_anomalous = _labels(labels)
+    verdicts = {name: _verdicts(model, X, names) for name, model in models.items()}
+    (first, model), *_ = models.items()
+    others = {name: _figures(found, is_anomalous, ()) for name, found in verdicts.items() if name != first}
+    return _evaluated((first, model), verdicts[first], (names, is_anomalous), others)
+
+
+def _evaluated(
+    named: tuple[str, Model], verdicts: Sequence[Verdict], labels: _Labels, beside: Mapping[str, Evaluation]
+) -> Evaluated:
+    (name, model), (names, is_anomalous) = named, labels
+    scores = np.array([np.nan if each.score is None else each.score for each in verdicts])
+    figures = _figures(verdicts, is_anomalous, names)
+    return Evaluated(name, figures, beside, scores, names, model.threshold, model.false_alarm_rate)
+
+
+def _figures(verdicts: Sequence[Verdict], is_anomalous: npt.NDArray[np.bool_], names: Sequence[str]) -> Evaluation:
+    alerts = [each.decision == "anomalous" for each in verdicts]
+    return figures_of([each.score for each in verdicts], alerts, is_anomalous, names)
+
+
+def _verdicts(model: Model, X: Any, names: Sequence[str]) -> list[Verdict]:
+    verdicts = model.verdicts(X)
+    if len(verdicts) != len(names):
+        raise InputError(f"X has {len(verdicts)} sequences, and there are {len(names)} labels")
+    return verdicts
+
+
+def _labels(labels: Sequence[object]) -> _Labels:
+    """Return the labels' names and which mean anomalous."""
+    given = np.asarray(labels)
+    if given.ndim != 1 or not len(given):
+        raise InputError("labels is one label for each sequence: 0 and 1, booleans, or names")
+    if given.dtype.kind in "biuf":
+        if not np.isin(given, (0, 1)).all():
+            raise InputError("labels as numbers are 0 (normal) and 1 (anomalous), as predict gives them")
+        is_anomalous = given.astype(np.bool_)
+        return tuple("anomalous" if each else "normal" for each in is_anomalous), is_anomalous
+    names = tuple(str(each) for each in given)
+    return names, np.array([_is_anomalous(name) for name in names], dtype=np.bool_)
+
+
+def _is_anomalous(name: str) -> bool:
+    return name.strip().lower() not in _NORMAL
+
+
+def _row(name: str, found: Evaluation) -> tuple[str, str, str, str]:
+    return (
+        name,
+        "" if found.auc is None else f"{found.auc:.3f}",
+        _rate(found.detection_rate, found.detection_interval),
+        _rate(found.false_alarm_rate, found.false_alarm_interval),
+    )
+
+
+def _label_row(
+    label: str, auc: float | None, rate: float, interval: tuple[float, float] | None
+) -> tuple[str, str, str, str]:
+    return f"  {label}", "" if auc is None else f"{auc:.3f}", _rate(rate, interval), ""
+
+
+def _rate(rate: float | None, interval: tuple[float, float] | None) -> str:
+    if rate is None:
+        return ""
+    within = "" if interval is None else f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
+    return f"{100 * rate:.1f} %{within}"

@@ -1,0 +1,247 @@
+"""``streamad.fit`` and ``streamad.load``: a model of arrays or frames, and the one of a plant."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from streamad.errors import ConfigError, InputError, TrainingDataError
+from streamad.ingest.windowing import Unscorable, judged_window
+from streamad.judge.early.course import whole_course
+from streamad.learn.early.training import EarlyTraining
+from streamad.learn.parts import detector_for, registry_of
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.proof import proved_in_new_process
+from streamad.learn.training.fits import FitStep
+from streamad.learn.training.from_recordings import promotion_doubt, train_model
+from streamad.notebook.config import plant_of, settings_of, settings_of_version
+from streamad.notebook.model import Model, UnscorableWarning, files_of
+from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
+from streamad.plant import Plant
+from streamad.settings.plant_yaml import load_settings
+from streamad.system.clock import SystemClock
+from streamad.types import Window, WindowSet
+
+_DEFAULT_LENGTH = 128
+
+
+def fit(
+    X: Any,
+    *,
+    false_alarm_rate: float = 0.02,
+    channels: Sequence[str] | None = None,
+    units: Sequence[str] | Mapping[str, str] | None = None,
+    ids: Sequence[object] | None = None,
+    id: str = "id",
+    time: str = "time",
+    detector: str = "ensemble",
+    options: Mapping[str, Any] | None = None,
+    effort: Literal["quick", "normal", "thorough"] | None = None,
+    window: Mapping[str, Any] | None = None,
+    early: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    name: str = "default",
+    verbose: bool | None = None,
+) -> Model:
+    """Train and calibrate a detector on normal sequences, as ``streamad train`` does, and return the model.
+
+    X is one of
+
+    - an array [N, C, T]: N sequences of C channels and T points; NaN is a missing value, and points at the end without
+      any value are padding;
+    - a list of N arrays [C, T], each of its own length;
+    - a data frame (pandas, polars, pyarrow) with a row for each point: the columns ``id``, ``time`` (datetimes, or
+      seconds) and the channels.
+
+    Normal sequences alert with ``false_alarm_rate``: from 150 sequences on a share is held out to set the threshold,
+    below that it is set out of fold. ``channels`` are the names of the channels (of a frame: which columns), ``units``
+    their units. ``ids`` names the sequences of arrays.
+
+    ``detector``, ``options``, ``effort``, ``seed`` and ``device`` are those of ``model`` in ``plant.yaml``, ``window``
+    has the keys of its section ``window`` (default: the length of the longest sequence, at most 128 points; longer ones
+    are resampled). ``early``: so many looks at running sequences, for ``Model.early``. ``name`` is the model's in a
+    registry. ``verbose`` prints a line on stderr for each fit (None: if stderr is a terminal).
+
+    Sequences that cannot be scored are left out with a warning, copies of others silently count once.
+
+    Raises InputError if an argument is wrong, TrainingDataError if the sequences cannot give a model, DetectorError.
+
+    >>> import numpy as np, streamad
+    >>> X = np.random.default_rng(0).normal(size=(60, 2, 40)).cumsum(axis=2)
+    >>> model = streamad.fit(X, false_alarm_rate=0.05, detector="nearest")
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+    columns = FrameColumns(id, time, None if channels is None else tuple(channels))
+    sequences = sequences_of(X, columns, ids=ids)
+    if not len(sequences):
+        raise InputError("X holds no sequence")
+    names = _names(sequences, channels)
+    looks = None if early is None else {"false_alarm_rate": false_alarm_rate, "looks": early}
+    settings = settings_of(
+        names,
+        _units(units, names),
+        model={
+            "name": name,
+            "detector": detector,
+            "options": dict(options or {}),
+            "effort": effort,
+            "seed": seed,
+            "device": device,
+            "references": [],  # streamad.compare compares kinds
+        },
+        window={"length": _length(sequences), **(window or {})},
+        alerts={"false_alarm_rate": false_alarm_rate, "early": looks},
+    )
+    with tempfile.TemporaryDirectory(prefix="streamad-") as folder:
+        plant = plant_of(settings, Path(folder))
+        says = sys.stderr.isatty() if verbose is None else verbose
+        version = _trained(sequences, plant, says=says)
+        files = files_of(registry_of(plant).folder(name, version))
+    return Model(settings, files, FrameColumns(id, time, names))
+
+
+def load(
+    source: str | Path,
+    *,
+    model: str | None = None,
+    version: str | None = None,
+    false_alarm_rate: float | None = None,
+    id: str = "id",
+    time: str = "time",
+) -> Model:
+    """Return a model of a plant: ``source`` is its ``plant.yaml``, or the folder of a registry.
+
+    ``model`` names one of several (None: that of the config; of a registry, the only one), ``version`` one that is not
+    in service. A registry does not know the false-alarm rate: with its folder, say ``false_alarm_rate``. ``id`` and
+    ``time`` are the columns of data frames that the model will be given.
+
+    Raises InputError, ConfigError, RegistryError, and ArtifactError for a version that is damaged.
+    """
+    path = Path(source)
+    if path.is_dir():
+        plant = _plant_of_registry(path, model, version, false_alarm_rate)
+    else:
+        plant = Plant(load_settings(path), path.absolute().parent, SystemClock(), path)
+        if false_alarm_rate is not None:
+            alerts = plant.settings.alerts.model_copy(update={"false_alarm_rate": false_alarm_rate})
+            plant = Plant(plant.settings.model_copy(update={"alerts": alerts}), plant.base_dir, plant.clock, path)
+        if plant.settings.models is not None and model is None:
+            known = ", ".join(registry_of(plant).names())
+            raise InputError(f"the config has several models: name one with model= (there are: {known})")
+    name = model or plant.settings.model.name
+    registry = registry_of(plant)
+    chosen = registry.in_service(name) if version is None else registry.named(name, version)
+    files = files_of(registry.folder(name, chosen))
+    own = plant.settings.model.model_copy(update={"name": name})
+    settings = plant.settings.model_copy(update={"model": own})
+    loaded = Model(settings, files, FrameColumns(id, time, tuple(each.name for each in settings.channels)))
+    loaded.threshold  # noqa: B018 - verify the version now, not at the first score
+    return loaded
+
+
+def _plant_of_registry(path: Path, model: str | None, version: str | None, rate: float | None) -> Plant:
+    registry = Registry(path)
+    names = registry.names()
+    if rate is None:
+        raise InputError(
+            f"{path} is a registry, which knows no rate: streamad.load({str(path)!r}, false_alarm_rate=0.02)"
+        )
+    if model is None and len(names) != 1:
+        raise InputError(f"{path} holds {len(names)} models: name one with model= (there are: {', '.join(names)})")
+    name = model or names[0]
+    chosen = registry.in_service(name) if version is None else registry.named(name, version)
+    settings = settings_of_version(registry.manifest(name, chosen), rate)
+    own = settings.model.model_copy(update={"registry": path.absolute()})
+    return Plant(settings.model_copy(update={"model": own}), path.absolute(), SystemClock())
+
+
+def _names(sequences: Sequences, channels: Sequence[str] | None) -> tuple[str, ...]:
+    if sequences.channels:
+        return sequences.channels
+    n = sequences.items[0].values.shape[1]
+    names = tuple(f"channel_{number}" for number in range(n)) if channels is None else tuple(map(str, channels))
+    if len(names) != n:
+        raise InputError(f"channels names {len(names)}, and X has {n}")
+    return names
+
+
+def _units(units: Sequence[str] | Mapping[str, str] | None, names: tuple[str, ...]) -> list[str]:
+    if units is None:
+        return [""] * len(names)
+    if isinstance(units, Mapping):
+        if unknown := sorted(set(units) - set(names)):
+            raise InputError(f"units names {unknown[0]!r}, which is no channel (there are: {', '.join(names[:10])})")
+        return [units.get(name, "") for name in names]
+    if isinstance(units, str) or len(units) != len(names):
+        raise InputError(f"units has {len(units)} entries for {len(names)} channels: give one each, or a dict by name")
+    return list(units)
+
+
+def _length(sequences: Sequences) -> int:
+    return max(2, min(_DEFAULT_LENGTH, max(len(each.times_us) for each in sequences)))
+
+
+def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
+    """Train a version in the plant's registry and return its number. Raises TrainingDataError, DetectorError."""
+    settings = plant.settings
+    kept, windows, left_out = [], [], []
+    for sequence in sequences:
+        window = judged_window(sequence, settings, settings.channel_specs)
+        if isinstance(window, Window):
+            kept.append(sequence)
+            windows.append(window)
+        else:
+            left_out.append((sequence.sequence, window))
+    _warn_left_out(left_out, len(sequences))
+    if not kept:
+        raise TrainingDataError(f"none of the {len(sequences)} sequences can be used: {left_out[0][1].detail}")
+    ids = tuple(f"{each.stream}/{each.sequence}" for each in kept)
+    lengths = np.array([window.length for window in windows], dtype=np.int64)
+    data = WindowSet(np.stack([window.values for window in windows]), lengths, ids).distinct()
+    early = None
+    if settings.alerts.early is not None:
+        courses = (whole_course(each, settings.window) for each in kept)
+        early = EarlyTraining(dict(zip(ids, courses, strict=True)), settings)
+    try:
+        detector = detector_for(plant)
+    except ConfigError as error:
+        raise InputError("; ".join(f"{each.path}: {each.message}" for each in error.problems)) from error
+    registry = registry_of(plant)
+    version = train_model(
+        data,
+        detector,
+        settings=settings,
+        registry=registry,
+        clock=plant.clock,
+        prove=proved_in_new_process,
+        early=early,
+        progress=_said if says else None,
+        promote=False,
+    )
+    if (doubt := promotion_doubt(registry.manifest(settings.model.name, version).metrics)) is not None:
+        warnings.warn(doubt, UserWarning, 4)
+    return version
+
+
+def _warn_left_out(left_out: Sequence[tuple[str, Unscorable]], n: int) -> None:
+    if left_out:
+        name, why = left_out[0]
+        text = f"{len(left_out)} of {n} sequences are left out, the first, {name!r}: {why.detail}"
+        warnings.warn(text, UnscorableWarning, 5)
+
+
+def _said(step: FitStep) -> None:
+    epoch = step.step
+    if step.phase == "proof":
+        print("proof: a new process loads the model as streamad run does", file=sys.stderr)
+    elif epoch.is_last or epoch.epoch == epoch.n_epochs:
+        phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
+        print(f"{phase}: {epoch.epoch} epochs, loss {epoch.loss:.4f}", file=sys.stderr)

@@ -1,0 +1,196 @@
+"""Arrays, lists of arrays and data frames as sequences: what ``fit`` and ``Model`` take as X.
+
+Shapes: N sequences, C channels, T points (of one sequence, or the most of all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+
+from streamad.errors import InputError, some_of
+from streamad.types import MAX_TIME_US, FinishedSequence, FloatArray, IntArray, Position
+
+STREAM: Final = "array"
+"""The stream of sequences that come without one."""
+_STEP_US = 1_000_000
+_KINDS = "fiub"
+_Numbers = npt.NDArray[np.floating]
+_SHAPES = (
+    "X is an array [sequences, channels, points], a list of arrays [channels, points], or a data frame with a row for "
+    "each point"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumns:
+    """The columns of a data frame with a row for each point: the sequence's id, the time, and the channels.
+
+    ``channels`` None: all other columns. Times are datetimes (without a zone: UTC) or seconds.
+    """
+
+    id: str = "id"
+    time: str = "time"
+    channels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """The sequences of X in its order, and the names of their channels; () if X has none."""
+
+    items: tuple[FinishedSequence, ...]
+    channels: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[FinishedSequence]:
+        return iter(self.items)
+
+
+def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None = None) -> Sequences:
+    """Return the sequences of ``X``; see ``streamad.fit`` for its forms.
+
+    ``ids`` names the sequences of arrays (default: 0, 1, ...); a frame has its own. Points of arrays are one second
+    apart. NaN is a missing value; points at the end without any value are padding, and are left out.
+
+    Raises InputError if ``X`` has another form, or a value that is no number.
+    """
+    if isinstance(X, Sequences):
+        return X
+    if hasattr(X, "columns"):
+        if ids is not None:
+            raise InputError(f"ids are for arrays: a data frame has its own in the column {columns.id!r}")
+        return _of_frame(X, columns)
+    arrays = _arrays(X)
+    names = [str(number) for number in range(len(arrays))] if ids is None else [str(name) for name in ids]
+    if len(names) != len(arrays):
+        raise InputError(f"there are {len(arrays)} sequences and {len(names)} ids")
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InputError(f"ids name two sequences: {some_of(twice)}")
+    widths = {array.shape[0] for array in arrays}
+    if len(widths) > 1:
+        raise InputError(f"the sequences have different numbers of channels: {sorted(widths)}; {_SHAPES}")
+    return Sequences(
+        tuple(_of_array(array, name, place) for place, (array, name) in enumerate(zip(arrays, names, strict=True)))
+    )
+
+
+def _arrays(X: Any) -> list[_Numbers]:
+    """Return each sequence [C, T] as numbers."""
+    if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray):
+        X = _as_array(X, "X")
+    if isinstance(X, np.ndarray) and X.dtype != np.object_:
+        if X.ndim == 3:
+            return [_numbers(each, f"X[{place}]") for place, each in enumerate(X)]
+        one = "one sequence is X[None], " if X.ndim == 2 else ""
+        univariate = "sequences of one channel are X[:, None, :]" if X.ndim == 2 else "such a series is one sequence"
+        raise InputError(f"X has {X.ndim} dimensions: {_SHAPES} ({one}{univariate})")
+    found = [_numbers(each, f"X[{place}]") for place, each in enumerate(X)]
+    for place, each in enumerate(found):
+        if each.ndim != 2:
+            raise InputError(f"X[{place}] has {each.ndim} dimensions: {_SHAPES}")
+    return found
+
+
+def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no array of numbers: {_SHAPES}") from error
+
+
+def _numbers(values: Any, name: str) -> _Numbers:
+    array = (
+        np.ma.filled(values.astype(np.float64), np.nan)
+        if isinstance(values, np.ma.MaskedArray)
+        else _as_array(values, name)
+    )
+    if array.dtype.kind not in _KINDS:
+        raise InputError(f"{name} holds {array.dtype}, not numbers: {_SHAPES}")
+    return array.astype(np.float64, copy=False)
+
+
+def _of_array(values: _Numbers, name: str, place: int) -> FinishedSequence:
+    return _sequence(STREAM, name, np.arange(values.shape[1], dtype=np.int64) * _STEP_US, values.T, place)
+
+
+def _sequence(stream: str, name: str, times_us: IntArray, values: _Numbers, place: int) -> FinishedSequence:
+    """Return the sequence of ``values`` [T, C] without the points at its end that have none."""
+    if np.isinf(values).any():
+        raise InputError(f"sequence {name!r} has infinite values: leave them out, or write NaN for missing")
+    has = np.flatnonzero(np.isfinite(values).any(axis=1))
+    n = int(has[-1]) + 1 if len(has) else 0
+    if not n:
+        raise InputError(f"sequence {name!r} has no value")
+    with np.errstate(over="ignore"):
+        kept: FloatArray = np.ascontiguousarray(values[:n], dtype=np.float32)
+    if np.isinf(kept).any():
+        raise InputError(f"sequence {name!r} has values too large for 32-bit numbers")
+    return FinishedSequence(stream, name, "end_of_input", times_us[:n], kept, Position(place, 0))
+
+
+def _of_frame(X: Any, columns: FrameColumns) -> Sequences:
+    """Return the sequences of a frame in the order in which their ids first come, each by rising time."""
+    try:
+        frame = nw.from_native(X, eager_only=True)
+    except TypeError as error:
+        raise InputError(
+            f"X is {type(X).__name__}, no eager data frame (pandas, polars, pyarrow): {_SHAPES}"
+        ) from error
+    there = frame.columns
+    channels = columns.channels or tuple(name for name in there if name not in (columns.id, columns.time))
+    wanted = (columns.id, columns.time, *channels)
+    if missing := [name for name in wanted if name not in there]:
+        raise InputError(
+            f"the data frame has no column {some_of(missing)} (there are: {some_of(there)}): name them with id=, time= "
+            "and channels="
+        )
+    if not channels:
+        raise InputError(f"the data frame has no column beside {columns.id!r} and {columns.time!r}: no channel")
+    values = np.stack([_column(frame[name], name) for name in channels], axis=1)
+    times_us = _times_us(frame[columns.time], columns.time)
+    ids = frame[columns.id]
+    if ids.is_null().any():
+        raise InputError(f"the column {columns.id!r} has rows without an id: leave them out")
+    names = np.array([str(name) for name in ids.to_list()], dtype=np.object_)
+    _, first, of = np.unique(names.astype(np.str_), return_index=True, return_inverse=True)
+    order = np.lexsort((times_us, of))
+    starts = np.flatnonzero(np.diff(of[order], prepend=-1))
+    found = {int(first[of[rows[0]]]): rows for rows in np.split(order, starts[1:]) if len(rows)}
+    items = []
+    for place, begin in enumerate(sorted(found)):
+        rows = found[begin]
+        name, times = str(names[begin]), times_us[rows]
+        if (times[1:] == times[:-1]).any():
+            raise InputError(f"sequence {name!r} has two rows of one time: keep one row for each time and id")
+        items.append(_sequence(STREAM, name, times, values[rows], place))
+    return Sequences(tuple(items), channels)
+
+
+def _column(series: nw.Series[Any], name: str) -> _Numbers:
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        raise InputError(f"the column {name!r} holds {series.dtype}, not numbers: name the channels with channels=")
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _times_us(series: nw.Series[Any], name: str) -> IntArray:
+    """Return the times in microseconds since the epoch."""
+    if series.is_null().any():
+        raise InputError(f"the column {name!r} has rows without a time: leave them out")
+    if series.dtype == nw.Datetime:
+        times: IntArray = np.asarray(series.dt.timestamp("us").to_numpy(), dtype=np.int64)
+    elif series.dtype.is_numeric():
+        seconds = np.asarray(series.to_numpy(), dtype=np.float64)
+        if not (np.abs(seconds) < MAX_TIME_US / 1e6).all():
+            raise InputError(f"the column {name!r} holds numbers that are no seconds: write datetimes, or seconds")
+        times = np.rint(seconds * 1e6).astype(np.int64)
+    else:
+        raise InputError(f"the column {name!r} holds {series.dtype}: times are datetimes, or seconds as numbers")
+    return times

@@ -1,0 +1,118 @@
+"""The detector as a scikit-learn estimator (extra ``sklearn``): ``clone``, pipelines and ``cross_val_score``."""
+
+from __future__ import annotations
+
+__all__ = ["SequenceDetector"]
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.errors import InputError
+from streamad.notebook.fitting import fit
+from streamad.notebook.model import Model
+
+try:
+    from sklearn.base import BaseEstimator, OutlierMixin
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise ImportError("streamad.sklearn needs scikit-learn: pip install 'streamad-monitor[sklearn]'") from error
+
+
+class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """An outlier detector for sequences X: an array [N, C, T], or a list of arrays [C, T] (see ``streamad.fit``).
+
+    scikit-learn's signs: ``predict`` gives +1 for inliers and -1 for outliers, ``score_samples`` and
+    ``decision_function`` are low for anomalies, the latter negative exactly where ``predict`` is -1. The rate at which
+    normal sequences are outliers is ``false_alarm_rate``, in the place of a contamination. The arguments are those of
+    ``streamad.fit``. ``model_`` is the fitted ``streamad.Model``, ``offset_`` the score from which on sequences alert,
+    negated.
+    """
+
+    def __init__(
+        self,
+        *,
+        false_alarm_rate: float = 0.02,
+        detector: str = "ensemble",
+        options: Mapping[str, Any] | None = None,
+        effort: Literal["quick", "normal", "thorough"] | None = None,
+        window: Mapping[str, Any] | None = None,
+        random_state: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.false_alarm_rate = false_alarm_rate
+        self.detector = detector
+        self.options = options
+        self.effort = effort
+        self.window = window
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None) -> SequenceDetector:
+        """Fit on the normal sequences X; if ``y`` is given, on those whose label is +1 (inliers).
+
+        Raises InputError, TrainingDataError, DetectorError.
+        """
+        if y is not None:
+            inliers = np.flatnonzero(_is_inlier(y))
+            if len(inliers) == 0:
+                raise InputError("y calls no sequence normal: +1 means normal")
+            X = X[inliers] if isinstance(X, np.ndarray) else [X[place] for place in inliers]
+        self.model_: Model = fit(
+            X,
+            false_alarm_rate=self.false_alarm_rate,
+            detector=self.detector,
+            options=self.options,
+            effort=self.effort,
+            window=self.window,
+            seed=self.random_state,
+            device=self.device,
+            verbose=False,
+        )
+        self.n_features_in_ = len(self.model_.channels)
+        self.offset_ = -self.model_.threshold
+        return self
+
+    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the negated scores float64 [N]: low for anomalies."""
+        check_is_fitted(self)
+        return -self.model_.decision_function(X)
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the scores float64 [N] relative to the threshold: negative for outliers."""
+        shifted = self.score_samples(X) - self.offset_
+        # Alerts begin at the threshold itself, which scikit-learn's sign counts as an inlier.
+        return np.where(shifted == 0, -np.finfo(np.float64).tiny, shifted)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Return +1 for inliers and -1 for outliers, int64 [N]. Raises InputError if a sequence has no score."""
+        check_is_fitted(self)
+        return 1 - 2 * self.model_.predict(X)
+
+    def p_values(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the conformal p-values float64 [N]."""
+        check_is_fitted(self)
+        return self.model_.p_values(X)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that X has three dimensions and may have missing values."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _is_inlier(y: Any) -> npt.NDArray[np.bool_]:
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (-1, 0, 1)).all():
+        raise InputError("y is +1 for inliers and -1 for outliers")
+    if (labels == -1).any():
+        return np.asarray(labels == 1)
+    if (labels == 0).any() and (labels == 1).any():
+        raise InputError(
+            "y holds 0 and 1, which others read the other way round: write +1 for inliers, -1 for outliers"
+        )
+    return np.ones(len(labels), dtype=np.bool_)

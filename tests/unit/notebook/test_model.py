@@ -1,0 +1,144 @@
+"""What a model in Python says, that it says the same as the command line, and that it keeps nothing back on its way."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import streamad
+from streamad import Model
+from streamad.cli import app
+from streamad.errors import ArtifactError, InputError, RegistryError
+from streamad.messages import ModelRef
+from streamad.notebook.model import UnscorableWarning
+from tests.support.walks import fitted, walks, with_faults
+
+
+def test_scores_are_high_for_anomalies_and_decisions_follow_the_p_values(model: Model) -> None:
+    normal, faulty = walks(40, 1), with_faults(walks(10, 2))
+    assert model.decision_function(faulty).min() > model.threshold > np.median(model.decision_function(normal))
+    np.testing.assert_array_equal(model.predict(faulty), np.ones(10))
+    for X in (normal, faulty):
+        np.testing.assert_array_equal(model.predict(X), model.p_values(X) <= model.false_alarm_rate)
+        np.testing.assert_array_equal(model.predict(X), model.decision_function(X) >= model.threshold)
+
+
+def test_a_sequence_that_is_too_short_has_no_score_and_predict_refuses_it(model: Model) -> None:
+    X = [walks(1, 1)[0], np.zeros((2, 1))]
+    with pytest.warns(UnscorableWarning, match="1 of 2 sequences have no score, the first, '1': too few samples"):
+        scores = model.decision_function(X)
+    assert np.isnan(scores).tolist() == [False, True]
+    with pytest.raises(InputError, match="'1': too few samples"):
+        model.predict(X)
+    with pytest.raises(InputError, match="no score"):
+        model.explain(X[1])
+
+
+def test_other_channels_are_refused(model: Model) -> None:
+    with pytest.raises(InputError, match="X has 3 channels, the model 2: temp, pressure"):
+        model.predict(np.zeros((1, 3, 9)))
+
+
+def test_reasons_name_the_faulty_channel_in_its_unit_and_draw_it(model: Model, tmp_path: Path) -> None:
+    why = model.explain(with_faults(walks(1, 3))[0])
+    assert next(iter(why.channels)) == "pressure"
+    assert sum(why.channels.values()) == pytest.approx(1.0, abs=1e-3)
+    assert "pressure" in repr(why)
+    assert "bar above the band" in repr(why)
+    assert len(why.nearest) == 3
+    assert why.plot().save(tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in why.plot().save(tmp_path / "why.svg").read_bytes()
+
+
+def test_a_normal_sequence_is_explained_too_and_several_are_refused(model: Model) -> None:
+    assert "normal" in repr(model.explain(walks(1, 4)))
+    with pytest.raises(InputError, match="one sequence, not 2"):
+        model.explain(walks(2, 4))
+
+
+def test_pickle_keeps_the_whole_model(model: Model) -> None:
+    X = walks(5, 5)
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - made here
+    np.testing.assert_array_equal(copy.decision_function(X), model.decision_function(X))
+    assert repr(copy) == repr(model)
+
+
+def test_a_damaged_version_is_refused(model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "registry")
+    (path,) = (tmp_path / "registry").rglob("calibration.npy")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(ArtifactError):
+        streamad.load(tmp_path / "registry", false_alarm_rate=0.05)
+
+
+def test_the_saved_version_is_served_and_judges_bit_for_bit_as_the_command_line(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: what ``streamad score`` prints of a recording is what the model in Python says of its rows."""
+    monkeypatch.chdir(tmp_path)
+    X = np.concatenate([walks(7, 6), with_faults(walks(3, 7))]).astype(np.float32)
+    rows = [
+        {"stream": "array", "sequence": str(place), "time": 1.7e9 + 1000 * place + point, "temp": a, "pressure": b}
+        for place, each in enumerate(X)
+        for point, (a, b) in enumerate(each.T.tolist())
+    ]
+    pd.DataFrame(rows).to_csv("recording.csv", index=False)
+    assert model.save("registry") == "0001"
+    decode = "decode:\n  fields: {stream: stream, sequence: sequence, time: time, values: null}\n"
+    Path("plant.yaml").write_text(model.plant_yaml("recording.csv") + decode)
+
+    printed = CliRunner().invoke(app, ["score", "--json"])
+
+    assert printed.exit_code == 0, printed.output
+    verdicts = [msgspec.json.decode(line) for line in printed.output.splitlines() if line.startswith("{")]
+    assert [each["sequence"] for each in verdicts] == [str(place) for place in range(10)]
+    frame = pd.DataFrame(rows)[["sequence", "time", "temp", "pressure"]]
+    again = streamad.load("plant.yaml", id="sequence")
+    for judged in (model.verdicts(X), again.verdicts(frame)):
+        for mine, theirs in zip(judged, verdicts, strict=True):
+            assert (mine.score, mine.p_value, mine.decision) == (theirs["score"], theirs["p_value"], theirs["decision"])
+
+
+def test_a_second_save_is_the_next_version_and_a_rate_goes_with_a_registry(model: Model, tmp_path: Path) -> None:
+    registry = tmp_path / "registry"
+    assert [model.save(registry, name="line-2"), model.save(registry, name="line-2", promote=False)] == ["0001", "0002"]
+    with pytest.raises(InputError, match=r"false_alarm_rate=0\.02"):
+        streamad.load(registry)
+    loaded = streamad.load(registry, false_alarm_rate=0.1, version="2")
+    assert (loaded.channels, loaded.units) == (model.channels, model.units)
+    assert loaded.verdicts(walks(1))[0].model == ModelRef("line-2", "0002")
+    model.save(registry, name="line-3")
+    with pytest.raises(InputError, match=r"2 models.*line-2, line-3"):
+        streamad.load(registry, false_alarm_rate=0.1)
+    with pytest.raises(RegistryError, match="no version 9"):
+        streamad.load(registry, model="line-2", version="9", false_alarm_rate=0.1)
+
+
+def test_looks_warn_before_the_end_and_their_p_values_never_rise() -> None:
+    X = with_faults(walks(6, 8))
+    model = fitted(walks(60), early=4)
+    found = model.early([*X, X[0][:, :12]])
+    assert found.ages == (10, 20, 29, 39)  # the last point of a running sequence may still change
+    assert np.isnan(found.p_values[6]).tolist() == [False, True, True, True]
+    assert (np.diff(found.p_values[:6], axis=1) <= 0).all()
+    assert found.warned_at[:6].tolist() == [29] * 6
+    with pytest.raises(InputError, match="early=10"):
+        fitted(walks(40)).early(X)
+
+
+def test_a_model_says_what_it_is_where_people_look(model: Model) -> None:
+    assert repr(model).startswith("<streamad.Model nearest: 2 channels, trained on 60 sequences, 60 out of fold set")
+    assert {"fit", "load", "evaluate", "compare", "Model", "subscribe"} <= set(dir(streamad))
+    public: list[Any] = [streamad.fit, streamad.load, *(getattr(Model, name) for name in dir(Model) if name[0] != "_")]
+    assert all(each.__doc__ for each in public)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.manifest.metrics.n_calibration == 60
