@@ -130,6 +130,7 @@ def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
             "detector": model.detector,
             "options": dict(model.options),
             "seed": model.seed,
+            "backend": model.backend,
         },
         "alerts": alerts,
     }

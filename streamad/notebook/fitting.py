@@ -47,6 +47,7 @@ def fit(
     early: int | None = None,
     seed: int = 0,
     device: str = "auto",
+    backend: str = "torchscript",
     name: str = "default",
     verbose: bool | None = None,
 ) -> Model:
@@ -64,10 +65,10 @@ def fit(
     below that it is set out of fold. ``channels`` are the names of the channels (of a frame: which columns), ``units``
     their units. ``ids`` names the sequences of arrays.
 
-    ``detector``, ``options``, ``effort``, ``seed`` and ``device`` are those of ``model`` in ``plant.yaml``, ``window``
-    has the keys of its section ``window`` (default: the length of the longest sequence, at most 128 points; longer ones
-    are resampled). ``early``: so many looks at running sequences, for ``Model.early``. ``name`` is the model's in a
-    registry. ``verbose`` prints a line on stderr for each fit (None: if stderr is a terminal).
+    ``detector``, ``options``, ``effort``, ``seed``, ``device`` and ``backend`` are those of ``model`` in
+    ``plant.yaml``, ``window`` has the keys of its section ``window`` (default: the length of the longest sequence, at
+    most 128 points; longer ones are resampled). ``early``: so many looks at running sequences, for ``Model.early``.
+    ``name`` is the model's in a registry. ``verbose`` prints a line on stderr for each fit (None: if stderr is a terminal).
 
     Sequences that cannot be scored are left out with a warning, copies of others silently count once.
 
@@ -95,6 +96,7 @@ def fit(
             "effort": effort,
             "seed": seed,
             "device": device,
+            "backend": backend,
             "references": [],  # streamad.compare compares kinds
         },
         window={"length": _length(sequences), **(window or {})},

@@ -32,10 +32,11 @@ _OTHERS = {
     "retrain": "streamad.commands.models.training",
     "relearn": "streamad.commands.models.training",
     "prune": "streamad.commands.models.prune",
+    "export": "streamad.commands.models.export",
 }
 models = typer.Typer(
     cls=group_of(_OTHERS),
-    help="List, show, compare, promote and retrain the versions of a model.",
+    help="List, show, compare, promote, retrain and export the versions of a model.",
     no_args_is_help=True,
 )
 

@@ -1,0 +1,100 @@
+"""``streamad models export``: a version as a file for other programs, with a README of its inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from streamad.commands.shared.console import ConfigOption, out
+from streamad.commands.shared.options import ModelOption
+from streamad.commands.shared.plants import load_plant
+from streamad.errors import RegistryError, UsageError
+from streamad.judge.calibration import Calibration
+from streamad.learn.parts import registry_of
+from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.verify import verify_file
+from streamad.outputs.stored import one_model
+from streamad.system.files import writing
+
+_ONNX = "onnxruntime"
+_FILE, _SCORES, _README = "model.onnx", "calibration_scores.npy", "README.md"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder to write into; it is made.")],
+    version: Annotated[str | None, typer.Argument(help="A version; default: the one in service.")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="As ONNX.")] = False,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+) -> None:
+    """Write a version as an ONNX file for other programs, with its calibration scores and a README of its inputs.
+
+    The version must have been trained with model.backend: onnxruntime (or auto, with onnxruntime installed).
+
+    Example: streamad models export --onnx for-the-edge
+    """
+    if not onnx:
+        raise UsageError("export to which form? There is one: --onnx")
+    plant = load_plant(config)
+    name, registry = one_model(plant, model), registry_of(plant)
+    chosen = registry.in_service(name) if version is None else registry.named(name, version)
+    manifest = registry.manifest(name, chosen)
+    if _FILE not in manifest.backends.get(_ONNX, ()):
+        raise RegistryError(
+            f"model {name} {chosen} has no ONNX file: set model.backend: onnxruntime in the config (it needs the extra "
+            "onnxruntime), then train again"
+        )
+    home = registry.folder(name, chosen)
+    verify_file(home, manifest, _FILE, f"model {name} {chosen}")
+    rate = plant.settings.alerts.false_alarm_rate
+    calibration = Calibration.from_terms(registry.calibration_terms(name, chosen), rate)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _FILE).write_bytes((home / _FILE).read_bytes())
+        np.save(folder / _SCORES, calibration.scores, allow_pickle=False)
+        (folder / _README).write_text(_readme(manifest, calibration, rate), encoding="utf-8")
+    out.print(f"model {name} {chosen}: {folder / _FILE}, {_SCORES} and {_README}")
+
+
+def _readme(manifest: Manifest, calibration: Calibration, rate: float) -> str:
+    """Return what another program must know to score a sequence as streamad does."""
+    form, n = manifest.window, calibration.n
+    grid = (
+        "its samples, at most L of them"
+        if form.resample_period_us is None
+        else f"a grid of one point each {form.resample_period_us / 1e6:g} s from its first sample on"
+    )
+    longer = {
+        "truncate": "cut at L points",
+        "resample": "squeezed onto L points, evenly spaced in time",
+        "reject": "not scored",
+    }[form.longer]
+    rows = "\n".join(
+        f"| {number} | {channel.name} | {channel.unit or '-'} |" for number, channel in enumerate(manifest.channels)
+    )
+    below = "" if calibration.tail == "empirical" else "; above the highest ones streamad extrapolates it"
+    return f"""# Model {manifest.name} {manifest.version} ({manifest.detector.kind})
+
+`{_FILE}` takes two inputs and gives one output:
+
+| name | type | shape | meaning |
+|---|---|---|---|
+| windows | float32 | [B, {len(manifest.channels)}, {form.length}] | sequences, channels, L points, in the units below |
+| lengths | int64 | [B] | points of each sequence; windows are 0 from there on |
+| terms | float32 | [B, K] | the score of a sequence is the sum of its K terms |
+
+A window holds {grid}. Longer sequences are {longer}. Missing values are interpolated over time between
+a channel's readings, and held at the edges; with more than {form.max_missing:.0%} of a channel missing, or fewer than
+{form.min_samples} samples, there is no score. Channels are not scaled: the model does that.
+
+| index | channel | unit |
+|---|---|---|
+{rows}
+
+`{_SCORES}` holds the {n} calibration scores, ascending. The p-value of a score s is
+(1 + number of calibration scores >= s) / {n + 1}{below}.
+At a false-alarm rate of {rate:g} a sequence alerts from a score of {calibration.alert_score(rate):.6g} on.
+"""
