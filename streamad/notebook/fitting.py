@@ -68,7 +68,7 @@ def fit(
     ``detector``, ``options``, ``effort``, ``seed``, ``device`` and ``backend`` are those of ``model`` in
     ``plant.yaml``, ``window`` has the keys of its section ``window`` (default: the length of the longest sequence, at
     most 128 points; longer ones are resampled). ``early``: so many looks at running sequences, for ``Model.early``.
-    ``name`` is the model's in a registry. ``verbose`` prints a line on stderr for each fit (None: if stderr is a terminal).
+    ``name`` is the model's in a registry. ``verbose`` prints a line for each fit on stderr (None: if it is a terminal).
 
     Sequences that cannot be scored are left out with a warning, copies of others silently count once.
 
