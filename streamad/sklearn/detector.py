@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SequenceDetector"]
-
 from collections.abc import Mapping
 from typing import Any, Literal
 
