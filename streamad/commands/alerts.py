@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from streamad.commands.shared.console import Fields, err, note, out, print_json, run_async, stop_on_signals
-from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line
+from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line, warning_line
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
-from streamad.messages import Alert, Attribution, Verdict
+from streamad.messages import Alert, Attribution, EarlyWarning, Verdict
 from streamad.outputs.reading import subscription_of
 from streamad.outputs.subscribing import Messages
 from streamad.plugins import ConnectorContext, connect_subscription, split_url
@@ -63,7 +63,7 @@ def tail(
     """Print alerts as they are committed, until Ctrl-C, --limit, or with --no-follow the last one that is there.
 
     If the plant has no verdicts sink, its alerts sink also gets the sequences that could not be judged. With --url of
-    the attributions sink it prints why each alert was raised.
+    the attributions sink it prints why each alert was raised, with that of the warnings sink the warnings.
 
     Example: streamad alerts tail --group shift-desk --json
     """
@@ -103,8 +103,8 @@ def _is_missing(url: str, folder: Path) -> bool:
 
 async def _print(subscription: Subscription, *, as_json: bool, limit: int | None) -> None:
     n_printed = 0
-    kinds = (Alert, Attribution, Verdict)
-    async with Messages[Alert | Attribution | Verdict](subscription, kinds) as messages:
+    kinds = (Alert, Attribution, Verdict, EarlyWarning)
+    async with Messages[Alert | Attribution | Verdict | EarlyWarning](subscription, kinds) as messages:
         async for message in messages:
             if isinstance(message, Verdict) and message.decision != "unscorable":
                 continue
@@ -117,9 +117,11 @@ async def _print(subscription: Subscription, *, as_json: bool, limit: int | None
                 return
 
 
-def _line(message: Alert | Attribution | Verdict) -> Fields:
+def _line(message: Alert | Attribution | Verdict | EarlyWarning) -> Fields:
     if isinstance(message, Alert):
         return alert_line(message)
+    if isinstance(message, EarlyWarning):
+        return warning_line(message)
     return attribution_line(message) if isinstance(message, Attribution) else unscorable_line(message)
 
 

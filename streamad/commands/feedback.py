@@ -32,7 +32,7 @@ def feedback(
     config: ConfigOption = Path("plant.yaml"),
     alerts: Annotated[
         list[str] | None,
-        typer.Option("--alert", metavar="ID", help="The alert's (or verdict's) id; may be repeated."),
+        typer.Option("--alert", metavar="ID", help="The alert's (verdict's, warning's) id; may be repeated."),
     ] = None,
     stream: StreamOption = None,
     sequence: SequenceOption = None,

@@ -48,7 +48,7 @@ class Acting:
             if self._view.warning(name) is not None:
                 raise UsageError("a running sequence cannot be judged before its end: it has no verdict yet")
             raise UsageError("no verdict with this id was read")
-        marking = MarkWriter(self._plant, None, by=person.name)
+        marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
         feedback = marking.message(name, cast("MarkKind", judgement), note)
         (marked,) = marking.write([feedback])
         with suppress(StreamadError):  # else it is shown once it is read

@@ -8,10 +8,12 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.runtime.cli import CliPlant, started, until_line
 from tests.support.waiting import LIMIT_S
+from tests.support.web.messages import warning_of
 
 DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
 
@@ -56,6 +58,14 @@ def test_it_prints_why_the_alerts_were_raised_from_the_attributions_sink(plant: 
         assert message["segments"]
         assert message["segments"][0]["text"] in line
         assert line.partition("  because of ")[2] in printed
+
+
+def test_it_prints_the_warnings_of_their_sink(plant: CliPlant) -> None:
+    warning = warning_of(1)
+    (plant.folder / "warnings.jsonl").write_bytes(msgspec.json.encode(warning) + b"\n")
+    outcome = plant("alerts tail --url file:warnings.jsonl --no-follow", config=False)
+    said = "WARN reactor-1 B-1 at 54 % of the usual length (27 s)  p 0.0100  id "
+    assert outcome.out == f"{said}{warning.warning_id[:8]}\n"
 
 
 def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:

@@ -9,14 +9,15 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice, takewhile
 
 import msgspec
 
 from streamad.errors import ConfigError, StoreError, UsageError
 from streamad.learn.store.records import Mark, MarkKind, mark_of
-from streamad.messages import Alert, Feedback, Role, Verdict
+from streamad.messages import Alert, EarlyWarning, Feedback, Role, Verdict
 from streamad.outputs.marks.place import send_feedback
 from streamad.outputs.marks.rules import feedback_problem
 from streamad.outputs.reading import present
@@ -55,15 +56,25 @@ class Marked:
     takes_back_nothing: bool = False
 
 
+@dataclass(slots=True)
+class _Outputs:
+    """Stream and sequence of each id in the outputs; of each warning the id of its verdict, None before it."""
+
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)
+    warned: dict[str, str | None] = field(default_factory=dict)
+
+
 class MarkWriter:
     """Looks sequences up in the store of ``model`` (None: of all models) and writes marks on them to their place.
 
-    It looks a sequence that is not in the store up in alerts and verdicts, if they are there. Raises ConfigError if
-    the place of marks is also another's.
+    It looks a sequence that is not in the store up in alerts and verdicts, if they are there. The id of a warning
+    stands for that of its sequence's verdict, unless ``are_verdicts``: then whole ids are not looked up. Raises
+    ConfigError if the place of marks is also another's.
     """
 
-    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None) -> None:
+    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, are_verdicts: bool = False) -> None:
         self._plant = plant
+        self._looks_up_whole = plant.settings.alerts.early is not None and not are_verdicts
         if problems := [each for each in plant.places.problems() if each.path == place_key("feedback")]:
             raise ConfigError(located_problems(problems, plant.config), source=str(plant.config))
         self._models = some_models(plant, model)
@@ -76,7 +87,7 @@ class MarkWriter:
         self._look()
         self._ids = {one.sequence.id for one in self._stored}
         self._sorted_ids = sorted(self._ids)
-        self._in_outputs: dict[str, tuple[str, str]] | None = None
+        self._in_outputs: _Outputs | None = None
 
     def _look(self) -> None:
         with suppress(StoreError):  # an operator who may write feedback need not have access to the store
@@ -97,7 +108,7 @@ class MarkWriter:
         """Return the id of a known sequence. Raises UsageError if none or several have this name."""
         wanted = (stream, sequence)
         found = [one.sequence.id for one in self._stored if (one.sequence.stream, one.sequence.sequence) == wanted]
-        found = found or [id_ for id_, name in self._names().items() if name == wanted]
+        found = found or [id_ for id_, name in self._outputs().names.items() if name == wanted]
         if not found:
             raise UsageError(f"no known sequence {sequence!r} of stream {stream!r}: give its alert's id")
         if len(found) > 1:
@@ -107,10 +118,10 @@ class MarkWriter:
             )
         return found[0]
 
-    def _names(self) -> Mapping[str, tuple[str, str]]:
-        """Return stream and sequence of each id in the outputs, which are read once. Raises SourceError, UsageError."""
+    def _outputs(self) -> _Outputs:
+        """Return what the outputs say, which are read once. Raises SourceError, UsageError."""
         if self._in_outputs is None:
-            self._in_outputs = asyncio.run(_names_in_outputs(self._plant))
+            self._in_outputs = asyncio.run(_read_outputs(self._plant))
         return self._in_outputs
 
     def model_of(self, model: str | None) -> str | None:
@@ -123,8 +134,10 @@ class MarkWriter:
         A stored id is whole whatever its form, also if another one begins with it. Upper case hex digits are accepted.
         """
         for spelled in (alert_id, alert_id.lower()):
-            if _WHOLE.fullmatch(spelled) or spelled in self._ids:
+            if spelled in self._ids:
                 return spelled
+            if _WHOLE.fullmatch(spelled):
+                return self._judged(spelled) if self._looks_up_whole else spelled
         if len(alert_id) < _SHORTEST_PREFIX:
             raise UsageError(f"{alert_id} is too short: give at least six characters of an id, or the whole id")
         found = self._beginning_with(alert_id) or self._beginning_with(alert_id.lower())
@@ -132,13 +145,23 @@ class MarkWriter:
             raise UsageError(f"no known id begins with {alert_id}: give the whole id, 32 hex digits")
         if len(found) > 1:
             raise UsageError(f"{len(found)} ids begin with {alert_id}: give more of its characters")
-        return found[0]
+        return found[0] if found[0] in self._ids else self._judged(found[0])
+
+    def _judged(self, name: str) -> str:
+        """Return ``name``, or the id of the sequence whose warning it names. Raises UsageError before its verdict."""
+        judged = self._outputs().warned.get(name, name)
+        if judged is None:
+            raise UsageError(f"{name} is of a warning whose sequence has no verdict yet: mark it once it is judged")
+        return judged
 
     def _beginning_with(self, prefix: str) -> list[str]:
         """Return the stored ids that begin with ``prefix``; if there is none, those in the outputs."""
         first = bisect_left(self._sorted_ids, prefix)
         stored = list(takewhile(lambda id_: id_.startswith(prefix), islice(self._sorted_ids, first, None)))
-        return stored or [id_ for id_ in self._names() if id_.startswith(prefix)]
+        if stored:
+            return stored
+        outputs = self._outputs()
+        return [id_ for id_ in (*outputs.names, *outputs.warned) if id_.startswith(prefix)]
 
     def message(self, alert_id: str, judgement: MarkKind, note: str) -> Feedback:
         """Return the feedback message of a mark made now. Raises UsageError if it is invalid."""
@@ -162,7 +185,7 @@ class MarkWriter:
         feedback = self._addressed(feedback)
         asyncio.run(send_feedback(self._plant, feedback))
         place, learns = self._plant.settings.marks.partition("?")[0], self._plant.settings.learning is not None
-        names = self._in_outputs or {}
+        names = {} if self._in_outputs is None else self._in_outputs.names
         by_id = {one.sequence.id: one for one in self._stored}
         marked = self._marked_ids() | {one.alert_id for one in feedback if one.judgement != "withdrawn"}
         return [
@@ -197,15 +220,21 @@ class MarkWriter:
         return [msgspec.structs.replace(one, model=one.model or of.get(one.alert_id)) for one in feedback]
 
 
-async def _names_in_outputs(plant: Plant) -> dict[str, tuple[str, str]]:
-    places: tuple[Role, ...] = ("alerts", "verdicts")  # unscorable verdicts lie with the alerts without a verdicts sink
-    kinds: tuple[type[Alert | Verdict], ...] = (Alert, Verdict)
-    names = {}
+async def _read_outputs(plant: Plant) -> _Outputs:
+    places: tuple[Role, ...] = ("alerts", "warnings", "verdicts")  # without sinks of their own the others lie in alerts
+    kinds: tuple[type[Alert | Verdict | EarlyWarning], ...] = (Alert, Verdict, EarlyWarning)
+    found, judged, warned = _Outputs(), dict[tuple[str, str, datetime], str](), dict[str, tuple[str, str, datetime]]()
     for role in places:
         async for message in present(plant, role, kinds):
+            key = message.stream, message.sequence, message.start_time
+            if isinstance(message, EarlyWarning):
+                warned[message.warning_id] = key
+                continue
             id_ = message.alert_id if isinstance(message, Alert) else message.verdict_id
-            names[id_] = (message.stream, message.sequence)
-    return names
+            found.names[id_] = message.stream, message.sequence
+            judged[key] = id_
+    found.warned = {id_: judged.get(key) for id_, key in warned.items()}
+    return found
 
 
 def current_user() -> str:

@@ -24,6 +24,8 @@ from streamad.outputs.reader import Decoder
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
 from tests.support.learning.stored import add, identity, learn, plant_of, sequence, store_of
+from tests.support.web.messages import verdict, warning_of
+from tests.support.web.page import plant_in
 
 
 def run(config: Path, *arguments: str | Path) -> Result:
@@ -485,3 +487,33 @@ def test_the_documented_table_and_messages_are_understood(tmp_path: Path) -> Non
     assert isinstance(request, Request)
     assert request.action == "relearn"
     assert [feedback_problem(each, SystemClock().now_us()) for each in (message, request)] == [None, None]
+
+
+# --- on warnings ---
+
+
+@pytest.fixture
+def warned(tmp_path: Path) -> Path:
+    """A plant with two warnings; the sequence of the first is judged."""
+    early = {"false_alarm_rate": 0.02, "early": {"false_alarm_rate": 0.01}}
+    plant = plant_in(tmp_path, alerts=early, learning=None, marks="file:marks.jsonl")
+    for role, given in (("warnings", [warning_of(1), warning_of(2)]), ("verdicts", [verdict(1)])):
+        (tmp_path / f"{role}.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in given))
+    assert plant.config is not None
+    return plant.config
+
+
+@pytest.mark.parametrize("n_characters", [8, 32])
+def test_a_mark_on_a_warning_is_one_on_the_verdict_of_its_sequence(warned: Path, n_characters: int) -> None:
+    name = warning_of(1, warning_id=f"a{1:031x}").warning_id
+    content = (warned.parent / "warnings.jsonl").read_text().replace(warning_of(1).warning_id, name)
+    (warned.parent / "warnings.jsonl").write_text(content)
+    result = run(warned, "--alert", name[:n_characters], "--false-alarm")
+    assert result.exit_code == 0, result.output
+    assert [message["alert_id"] for message in messages(warned)] == [verdict(1).verdict_id]
+
+
+def test_a_warning_whose_sequence_still_runs_cannot_be_marked(warned: Path) -> None:
+    text = refusal(warned, "--alert", warning_of(2).warning_id, "--confirmed")
+    assert text.endswith("is of a warning whose sequence has no verdict yet: mark it once it is judged")
+    assert messages(warned) == []
