@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "drift/plant_watch",
+    "judge/early/looking",
     "judge/shift",
     "commands/run/learner",
     "learn/registry/hot_swap",
