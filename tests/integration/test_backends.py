@@ -54,9 +54,22 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ALERTS = {"false_alarm_rate": 0.3, "early": {"false_alarm_rate": 0.3, "looks": 2}}
+
+
 def write_config(plant: CliPlant, backend: str = "auto") -> None:
-    sinks = {role: f"out/{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "events")}
-    plant.write_config(model={"backend": backend, "references": []}, sinks=sinks)
+    sinks = {role: f"out/{role}.jsonl" for role in ("alerts", "warnings", "attributions", "verdicts", "events")}
+    plant.write_config(model={"backend": backend, "references": []}, alerts=ALERTS, sinks=sinks)
+
+
+def warned(folder: Path) -> dict[str, tuple[int, float, float]]:
+    """Return look, p-value and score of each warning in ``folder``, by the sequence."""
+    warnings = [json.loads(line) for line in (folder / "warnings.jsonl").read_text().splitlines()]
+    return {each["sequence"]: (each["look"], each["p_value"], each["score"]) for each in warnings}
+
+
+def about(warnings: dict[str, tuple[int, float, float]]) -> dict[str, tuple[int, float, Any]]:
+    return {name: (look, p, pytest.approx(score, abs=0.01)) for name, (look, p, score) in warnings.items()}
 
 
 @pytest.fixture
@@ -88,7 +101,7 @@ def without_torch(plant: CliPlant, *commands: list[str], lacks: str = "") -> lis
 
 
 def test_every_backend_judges_alike(plant: CliPlant) -> None:
-    decided = {}
+    decided, early = {}, {}
     for backend in ("torchscript", "onnxruntime", "openvino"):
         write_config(plant, backend)
         checked = plant("check")
@@ -96,8 +109,13 @@ def test_every_backend_judges_alike(plant: CliPlant) -> None:
         assert (f"serving with {backend}" in checked.out) == (backend != "torchscript")
         verdicts = [json.loads(line) for line in plant("score --json", "--from", "recordings").out.splitlines()]
         decided[backend] = [(each["sequence"], each["decision"]) for each in verdicts]
+        assert plant(f"replay --quiet --out replayed-{backend}").code == 0
+        early[backend] = warned(plant.folder / f"replayed-{backend}")
     assert len(decided["torchscript"]) == 16
     assert decided["torchscript"] == decided["onnxruntime"] == decided["openvino"]
+    assert len(early["torchscript"]) > 2
+    assert early["onnxruntime"] == about(early["torchscript"])
+    assert early["openvino"] == about(early["torchscript"])
 
 
 @pytest.mark.parametrize(
@@ -108,7 +126,7 @@ def test_every_backend_judges_alike(plant: CliPlant) -> None:
 def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     plant: CliPlant, lacks: str, serving: str
 ) -> None:
-    expected = plant("replay --json").last_json["counters"]
+    expected = plant("replay --json --out replayed").last_json["counters"]
     config = ["--config", "plant.yaml"]
     checked, replayed, ran, scored, reported, trained = without_torch(
         plant,
@@ -126,6 +144,7 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     assert f"torch: not installed, serving with {serving}" in checked[0]["out"]
     assert json.loads(replayed[0]["out"].splitlines()[-1])["counters"] == expected
     assert len(plant.lines("verdicts")) == 16
+    assert warned(plant.folder / "out") == about(warned(plant.folder / "replayed"))
     ended, errors = trained
     assert ended["code"] == 1
     (line,) = [line for line in errors.splitlines() if line.strip()]
@@ -134,7 +153,7 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
 
 def test_a_worker_without_torch_that_should_learn_is_warned_of(plant: CliPlant) -> None:
     given = yaml.safe_load(plant.config.read_text())
-    plant.config.write_text(yaml.safe_dump({**given, "learning": {"store": "inliers"}}))
+    plant.config.write_text(yaml.safe_dump({**given, "alerts": {}, "learning": {"store": "inliers"}}))
     ((checked, errors),) = without_torch(plant, ["check", "--config", "plant.yaml"])
     assert checked["code"] == 0, errors
     assert "torch is not installed: this worker cannot train" in " ".join(checked["out"].split())
@@ -155,7 +174,9 @@ def test_all_workers_may_be_without_torch_if_the_learner_is_elsewhere(plant: Cli
     }
     given = yaml.safe_load(plant.config.read_text())
     sinks = {**given["sinks"], "windows": "out/windows.jsonl"}
-    plant.config.write_text(yaml.safe_dump({**given, "learning": learning, "sinks": sinks}))
+    plant.config.write_text(
+        yaml.safe_dump({**given, "alerts": {"false_alarm_rate": 0.3}, "learning": learning, "sinks": sinks})
+    )
     plant.write_recordings("recordings", normal=70, odd=6)
     config = ["--config", "plant.yaml"]
     for ended, errors in without_torch(plant, ["check", *config], ["run", "-q", *config]):
@@ -175,12 +196,13 @@ def test_all_workers_may_be_without_torch_if_the_learner_is_elsewhere(plant: Cli
     assert {each["model"]["version"] for each in plant.lines("verdicts")[76:]} == {"0002"}
 
 
-def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant) -> None:
-    (version(plant) / "model.bin").write_bytes(b"")
+@pytest.mark.parametrize("name", ["model.bin", "early/1/model.bin"])
+def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant, name: str) -> None:
+    (version(plant) / name).write_bytes(b"")
     assert plant("run --quiet").code == 0
     (event,) = plant.lines("events")
     assert event["kind"] == "backend_refused"
-    assert event["message"].startswith("openvino does not serve default 0001: model.bin is damaged (0 bytes, ")
+    assert event["message"].startswith(f"openvino does not serve default 0001: {name} is damaged (0 bytes, ")
     assert event["message"].endswith("; torchscript serves")
     assert event["model"] == {"name": "default", "version": "0001"}
     assert len(plant.lines("verdicts")) == 16

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from streamad.errors import DetectorError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, TrainingDataError
 from streamad.judge.early.course import Course, look_at
 from streamad.judge.early.model import Look, Scales
 from streamad.learn.early.expecting import Faulty, faulty
 from streamad.learn.early.fitting import KIND, OPTIONS, LookFitting, ages_of, usual_length
-from streamad.learn.registry.backends import exportable
 from streamad.learn.registry.early import folder_of, write_maxima, write_probe
 from streamad.learn.registry.manifest import DetectorRecord, EarlyRecord
-from streamad.plugins import make_detector
 from streamad.ports import BackendExport, FittedDetector
 from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.logs import get_status_logger
 from streamad.types import FloatArray
 
 _PROBES = 4
@@ -38,27 +37,44 @@ class TrainedEarly:
     longest: int
     faulty: Faulty | None = None
 
-    def write(self, folder: Path, settings: Settings) -> EarlyRecord:
-        """Write looks and maxima into the ``folder`` of a version and return their record. Raises OutputError."""
-        detector = make_detector(KIND, OPTIONS)
-        backends: dict[str, tuple[str, ...]] = {}
+    def write(self, folder: Path, settings: Settings, backends: Sequence[str]) -> EarlyRecord:
+        """Write looks and maxima into the ``folder`` of a version and return their record.
+
+        They are exported for ``backends``, those of the model; one that fails is left out with a warning. Raises
+        OutputError.
+        """
         for number, look in enumerate(self.looks):
-            fitted = look.scorer
-            assert isinstance(fitted, FittedDetector)
             of_look = folder_of(folder, number)
             of_look.mkdir(parents=True)
-            fitted.export(of_look)
-            for backend in exportable(settings.model.backend, detector):
-                if not isinstance(fitted, BackendExport):
-                    raise DetectorError(f"looks cannot be exported for {backend}")
-                backends[backend] = fitted.export_for(backend, of_look)
+            _fitted(look).export(of_look)
             write_probe(of_look, look, _probe(look, self.known, settings))
         write_maxima(folder, self.maxima)
-        record = DetectorRecord(KIND, dict(OPTIONS))
-        forms = tuple(look.form for look in self.looks)
+        exported = {backend: self._export_for(backend, folder) for backend in backends}
         return EarlyRecord(
-            detector=record, looks=forms, usual=usual_length(self.known), longest=self.longest, backends=backends
+            detector=DetectorRecord(KIND, dict(OPTIONS)),
+            looks=tuple(look.form for look in self.looks),
+            usual=usual_length(self.known),
+            longest=self.longest,
+            backends={backend: files for backend, files in exported.items() if files},
         )
+
+    def _export_for(self, backend: str, folder: Path) -> tuple[str, ...]:
+        """Return the files of each look for ``backend``; () if the export failed, which leaves none."""
+        places = [folder_of(folder, number) for number in range(len(self.looks))]
+        there = {path for place in places for path in place.iterdir()}
+        files: tuple[str, ...] = ()
+        try:
+            for look, place in zip(self.looks, places, strict=True):
+                fitted = _fitted(look)
+                if not isinstance(fitted, BackendExport):
+                    raise DetectorError("detectors of their kind have no other backend")
+                files = fitted.export_for(backend, place)
+        except (DetectorError, ArtifactError) as error:
+            for path in {path for place in places for path in place.iterdir()} - there:
+                path.unlink()
+            get_status_logger().warning("no export", backend=backend, reason=f"looks at running sequences: {error}")
+            return ()
+        return files
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +119,11 @@ class EarlyTraining:
     def _fitting(self) -> LookFitting:
         model = self.settings.model
         return LookFitting(self.settings.window, self.settings.channel_specs, seed=model.seed, device=model.device)
+
+
+def _fitted(look: Look) -> FittedDetector:
+    assert isinstance(look.scorer, FittedDetector)
+    return look.scorer
 
 
 def _longest(courses: Sequence[Course]) -> int:

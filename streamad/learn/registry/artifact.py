@@ -36,6 +36,7 @@ from streamad.learn.registry.verify import (
     check_detector,
     check_manifest_name,
     check_window,
+    early_files,
     verify_file,
     verify_files,
 )
@@ -107,17 +108,19 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     manifest, detector = _verified_manifest(folder, ref, settings, detector, label)
     shape = (len(settings.channels), settings.window.length)
     order = candidates(settings.model.backend, settings.model.device, detector, manifest)
-    served = serve(order, _loader(folder, manifest, detector, settings.model.device, label), label)
+    scorer_of, looks = _loader(folder, manifest, detector, settings.model.device, label), {}
+
+    def load(backend: str) -> Scorer:
+        scorer = scorer_of(backend)
+        looks[backend] = _looks(folder, manifest, settings, backend, label)
+        return scorer
+
+    served = serve(order, load, label)
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids, envelope = _training_ids(folder, label), _envelope(folder, shape, label)
-    refused, early = served.refusals(ref), settings.alerts.early
-    looks = None
-    if early is not None and manifest.early is not None:
-        n_channels, device = len(manifest.channels), settings.model.device
-        loading = EarlyLoading(folder, manifest.early, n_channels, served.backend, device, label)
-        looks = loading.load(early.false_alarm_rate)
-    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, served.backend, refused, looks)
+    backend, refused = served.backend, served.refusals(ref)
+    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, backend, refused, looks[backend])
 
 
 def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> tuple[RefusedBackend, ...]:
@@ -133,6 +136,7 @@ def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: 
         device = settings.model.device if backend == TORCHSCRIPT else "cpu"
         try:
             _loader(folder, manifest, detector, device, label)(backend)
+            _looks(folder, manifest, settings, backend, label)
         except ArtifactError as error:
             refused.append(RefusedBackend(backend, str(error).removeprefix(f"{label}: ")))
     if TORCHSCRIPT not in [each.backend for each in refused]:
@@ -177,6 +181,19 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
         reason = " ".join(str(error).split())
         remedy = missing_package(error) or "install the plug-in that has it, or train anew"
         raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): {remedy}") from error
+
+
+def _looks(folder: Path, manifest: Manifest, settings: Settings, backend: str, label: str) -> EarlyModel | None:
+    """Return the looks of the version by ``backend``, which must serve both; None without any, or if none are wanted.
+
+    Raises ArtifactError.
+    """
+    if settings.alerts.early is None or manifest.early is None:
+        return None
+    for name in early_files(manifest, backend):
+        verify_file(folder, manifest, name, label)
+    loading = EarlyLoading(folder, manifest.early, len(manifest.channels), backend, settings.model.device, label)
+    return loading.load(settings.alerts.early.false_alarm_rate)
 
 
 def _loader(folder: Path, manifest: Manifest, detector: Detector, device: str, label: str) -> Callable[[str], Scorer]:

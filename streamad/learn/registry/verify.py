@@ -98,13 +98,23 @@ def why_no_version(folder: Path, name: str, version: str) -> str | None:
     return _copied(folder, found, name, version)
 
 
+def early_files(manifest: Manifest, backend: str) -> list[str]:
+    """Return the files of the looks for a ``backend`` beside TorchScript."""
+    if (early := manifest.early) is None:
+        return []
+    files = early.backends.get(backend, ())
+    return [f"{EARLY_FOLDER}/{number}/{name}" for number in range(len(early.looks)) for name in files]
+
+
 def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError.
 
     Those of a backend beside TorchScript may be missing or damaged: they refuse that backend, not the version.
     """
     names = set(manifest.files)
-    needed = names - ({name for files in manifest.backends.values() for name in files} - CORE_FILES)
+    spare = {name for files in manifest.backends.values() for name in files} - CORE_FILES
+    spare |= {name for backend in manifest.backends for name in early_files(manifest, backend)}
+    needed = names - spare
     repair = f"restore {folder} from a backup or train anew"
     if odd := sorted(name for name in names if not _is_plain(name) or name == MANIFEST_FILE):
         raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")

@@ -159,7 +159,7 @@ class Publisher:
             draft = self._manifest(fitted, calibration, training_terms, backends)
             looks = None if early is None else early.train(training.ids, calibration.ids, calibration.folds)
             if looks is not None:
-                draft = msgspec.structs.replace(draft, early=self._early(looks, staged.folder))
+                draft = msgspec.structs.replace(draft, early=self._early(looks, staged.folder, backends))
             staged.seal(draft)
             self.fits.show_proof()
             for refused in self.prove(self.fits.settings, ModelRef(self.model, STAGED), staged.folder):
@@ -169,11 +169,15 @@ class Publisher:
                 _leave_out(refused.backend, [staged.folder / name for name in files], refused.reason)
             return staged.publish(msgspec.structs.replace(draft, backends=backends))
 
-    def _early(self, early: TrainedEarly, folder: Path) -> EarlyRecord:
+    def _early(self, early: TrainedEarly, folder: Path, backends: dict[str, tuple[str, ...]]) -> EarlyRecord:
+        """Write the looks of the version; those of ``backends`` that cannot serve them are left out of both."""
         settings = self.fits.settings
         assert settings.alerts.early is not None
-        expected = expected_of(early, settings.alerts.early.false_alarm_rate)
-        return msgspec.structs.replace(early.write(folder, settings), expected=expected)
+        record = early.write(folder, settings, tuple(backends))
+        for backend in set(backends) - set(record.backends):
+            for name in backends.pop(backend):
+                (folder / name).unlink()
+        return msgspec.structs.replace(record, expected=expected_of(early, settings.alerts.early.false_alarm_rate))
 
     def _refusal(self, reason: str, deviation: float) -> str:
         """Return why the version is not published, and what to do; ``deviation`` is that of the probe in this process.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from streamad.types import FinishedSequence, PartitionAssigned, Position, Record
 from tests.support.runtime.early import AGES, LONGEST, RATE, looks, model
 from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
+    CHANNELS,
     START_US,
     Run,
     SquareScorer,
@@ -344,3 +346,68 @@ async def test_sequences_that_are_due_at_once_are_looked_at_in_few_calls() -> No
     assert sum(first.batches) == len(names), "one look at each"
     assert len(first.batches) < len(names) / 4
     assert [each.stream for each in run.messages("alerts") if isinstance(each, EarlyWarning)] == ["s7"]
+
+
+async def warned_in(plant: Settings, messages: list[bytes], **more: Any) -> tuple[dict[str, Any], Run]:
+    """Run over ``messages``; return what they are warned of, and the run."""
+    ledger = Ledger()
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), plant, committer=ledger, **more)
+    return check_law(outputs_of(ledger)), run
+
+
+async def test_a_sequence_that_ends_before_the_first_look_has_none() -> None:
+    short, long = line("a", "1", [0.0, 1.0], 10.0, end=True), line("a", "2", [5.0, 6.0, 7.0], 10.0, end=True)
+    found, run = await warned_in(settings("0s"), [short, long], model=model())
+    assert [(each.warning is None, each.decision) for each in run.verdicts] == [
+        (True, "anomalous"),
+        (False, "anomalous"),
+    ]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("longer", ["truncate", "resample", "reject"])
+async def test_looks_see_what_came_whatever_the_window_makes_of_longer_sequences(longer: str) -> None:
+    plant = settings("0s", window={"length": 5, "longer": longer})
+    served = replace(model(), scorer=SquareScorer((len(CHANNELS), 5)))
+    messages = [*turning_odd(8, 4), line("a", "1", [8.0], 10.0, end=True)]
+    found, run = await warned_in(plant, messages, model=served)
+    assert [look for look, _, _ in found.values()] == [3], "four of six points are usual, two are odd"
+    assert [each.decision == "unscorable" for each in run.verdicts] == [longer == "reject"]
+
+
+async def test_late_samples_after_a_pause_neither_reach_a_look_nor_repeat_one() -> None:
+    before, late = turning_odd(4, 0), [line("a", "1", [0.5, 1.5], 10.0)]
+    after = [line("a", "1", [60.0, 61.0], 1.0), line("a", "1", [62.0], 1.0, end=True)]
+    found, run = await warned_in(settings("0s"), [*before, after[0], *late, after[1]], model=model())
+    assert found == {}
+    assert run.pipeline.counters.late_samples == 2
+
+
+async def test_a_clock_that_jumps_ends_no_worker_and_warns_of_nothing() -> None:
+    plant = settings("0s", window={"resample": {"period": "1s"}, "length": 16})
+    messages = [*turning_odd(3, 0), line("a", "1", [3e5, 3e5 + 1], 10.0), line("a", "1", [3e5 + 2], 10.0, end=True)]
+    found, run = await warned_in(plant, messages, model=model())
+    assert found == {}, "looks in the gap lack more than max_missing"
+    assert len(run.verdicts) == 1
+
+
+def warnings_of(ledger: Ledger) -> list[EarlyWarning]:
+    messages = [each.message for outputs in outputs_of(ledger) for each in outputs]
+    return [each for each in messages if isinstance(each, EarlyWarning)]
+
+
+async def test_a_model_that_comes_amid_a_sequence_takes_all_its_looks() -> None:
+    plant, clock, ledger = settings("0s"), TickingClock(0.001), Ledger()
+    batchers = MicroBatcher(None, clock, plant.run)
+    records = tuple(records_of(turning_odd(8, 6)))
+    script = ListSource([PartitionAssigned("p"), RecordBatch("p", records, len(records))], endless=True)
+
+    async def swap_then_stop(run: Run, _: asyncio.Task[None]) -> None:
+        await until(lambda: "p" in ledger.progress and ledger.progress["p"].next_offset == len(records))
+        assert warnings_of(ledger) == []
+        await batchers.swap(model())
+        await until(lambda: bool(warnings_of(ledger)))
+        run.pipeline.request_stop()
+
+    await run_pipeline(script, plant, clock=clock, batchers=batchers, committer=ledger, while_running=swap_then_stop)
+    assert [each.look for each in warnings_of(ledger)] == [2]
