@@ -131,7 +131,7 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     checked, replayed, ran, scored, reported, trained = without_torch(
         plant,
         ["check", *config],
-        ["replay", "--json", *config],
+        ["replay", "--json", "--out", "lean", *config],
         ["run", "--quiet", *config],
         ["score", "--json", "--from", "recordings", *config],
         ["report", "--pictures", "0", *config],
@@ -144,7 +144,8 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     assert f"torch: not installed, serving with {serving}" in checked[0]["out"]
     assert json.loads(replayed[0]["out"].splitlines()[-1])["counters"] == expected
     assert len(plant.lines("verdicts")) == 16
-    assert warned(plant.folder / "out") == about(warned(plant.folder / "replayed"))
+    for folder in ("lean", "out"):
+        assert warned(plant.folder / folder) == about(warned(plant.folder / "replayed"))
     ended, errors = trained
     assert ended["code"] == 1
     (line,) = [line for line in errors.splitlines() if line.strip()]

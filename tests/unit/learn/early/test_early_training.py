@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,15 @@ import pytest
 
 from streamad.errors import ArtifactError, TrainingDataError
 from streamad.judge.early.course import Course
-from streamad.judge.early.model import NO_LOOK
+from streamad.judge.early.model import NO_LOOK, Look, form_of
 from streamad.learn.early.fitting import LookFitting, ages_of
-from streamad.learn.early.training import EarlyTraining
+from streamad.learn.early.training import EarlyTraining, TrainedEarly
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.calibrating import folds_of, hash_order
 from streamad.learn.training.from_recordings import train_model
 from streamad.settings.plant_yaml import Settings, WindowSettings
 from streamad.types import WindowSet
-from tests.support.learning.plant import FixedClock, MeanDetector, load, settings_of, taken_as_proved, windows_of
+from tests.support.learning.plant import FixedClock, L, MeanDetector, load, settings_of, taken_as_proved, windows_of
 
 EARLY = {"early": {"false_alarm_rate": 0.1, "looks": 4}}
 
@@ -124,3 +125,14 @@ def test_a_channel_that_stood_still_up_to_a_look_is_left_out_of_it() -> None:
     early, late = fitting.fit(of, (6, 12))
     assert (early.form.still, late.form.still) == ({1: 4.0}, {})
     assert early.form.weight < late.form.weight == 0.0
+
+
+def test_a_backend_that_cannot_have_the_looks_is_left_out(tmp_path: Path) -> None:
+    data = windows_of(20)
+    whole = replace(data, lengths=np.full(20, L, np.int64))
+    fitted = MeanDetector().fit(whole, seed=0, device="cpu")
+    look = Look(form_of(L, {}, fitted.training_scores()), fitted)
+    courses = tuple(Course(values, np.ones(values.shape, np.bool_)) for values in data.values)
+    trained = TrainedEarly((look,), np.linspace(0, 1, 20), courses, longest=L)
+    assert trained.write(tmp_path, plant(), ("onnxruntime",)).backends == {}
+    assert sorted(path.name for path in (tmp_path / "early" / "0").iterdir()) == ["model.npz", "probe.npz"]
