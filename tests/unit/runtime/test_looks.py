@@ -261,19 +261,20 @@ async def test_the_status_names_those_with_the_lowest_p_first_and_says_of_few_ho
     assert p_values == sorted(p_values)
 
 
-async def test_another_version_put_into_service_does_not_look_at_what_has_begun() -> None:
-    quiet, ledger = model("0001", looks((2,))), Ledger()
+@pytest.mark.parametrize(("begun", "served"), [("0001", "0002"), ("0002", "0001")], ids=["promoted", "rolled back"])
+async def test_another_version_put_into_service_does_not_look_at_what_has_begun(begun: str, served: str) -> None:
+    quiet, ledger = model(begun, looks((2,))), Ledger()
     await run_until_warned(ledger, turning_odd(4, 0), settings("0s"), model=quiet)
     (taken,) = ledger.progress["p"].streams["a"].looks.values()
-    assert (taken.model.version, taken.n, taken.warning) == ("0001", 1, None)
+    assert (taken.model.version, taken.n, taken.warning) == (begun, 1, None)
     whole = ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])})
-    run = await run_pipeline(whole, settings("0s"), model=model("0002"), versions={"0001": quiet}, committer=ledger)
-    assert check_law(outputs_of(ledger)) == {}, "version 0001 has no look at the odd end"
-    assert [each.model for each in run.verdicts] == [ModelRef("test", "0002")]
+    run = await run_pipeline(whole, settings("0s"), model=model(served), versions={begun: quiet}, committer=ledger)
+    assert check_law(outputs_of(ledger)) == {}, "it has no look at the odd end"
+    assert [each.model for each in run.verdicts] == [ModelRef("test", served)]
     other = Ledger()
     await run_pipeline(
         ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])}),
-        settings("0s"), model=model("0002"), committer=other,
+        settings("0s"), model=model(served), committer=other,
     )  # fmt: skip
     assert len(check_law(outputs_of(other))) == 1
 
