@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from benchmarks.paper.results_table import Cell, Result
 from streamad.errors import StreamadError
 
-_SPAWN: Final = multiprocessing.get_context("spawn")  # a forked torch may hang
+context: SpawnContext = multiprocessing.get_context("spawn")  # a forked torch may hang
 _END_S: Final = 5.0
 
 
@@ -79,8 +80,8 @@ class _Worker:
     """One process and its job."""
 
     def __init__(self, measure: Measure) -> None:
-        self.connection, theirs = _SPAWN.Pipe()
-        self._process: BaseProcess = _SPAWN.Process(target=_serve, args=(theirs, measure), daemon=True)
+        self.connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(target=_serve, args=(theirs, measure), daemon=True)
         self._process.start()
         theirs.close()  # the pipe then ends with the process
         self.job: Job | None = None

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.detector import faults, faulty_sets
 from benchmarks.detector.baselines import FLOOR, LargestZ
 from benchmarks.detector.cells import Cell, add_cell, read_cells
-from benchmarks.detector.choices import DEFAULT, GRID, scores_of_grid
+from benchmarks.detector.choices import DEFAULT, GRID, Logs, scores_of_grid
 from benchmarks.detector.families import DATASETS, FAMILIES, tasks
 from benchmarks.detector.faulty_sets import faulty_cases
 from benchmarks.detector.measure import CHOICES, FORMER, METHODS, RATE, calibrated, found_at_rank, measure
@@ -57,9 +57,14 @@ def cell(dataset: str, method: str, auc: float, found: float, label: int = 0) ->
     return Cell(dataset, "one_vs_rest", label, method, auc=auc, found=found, false_alarms=2.0, fit_s=1.0)
 
 
-def test_the_rule_of_the_grid_that_is_the_default_gives_the_scores_of_the_product() -> None:
+@pytest.fixture(scope="module")
+def grid_scores() -> list[Logs]:
+    return scores_of_grid(TASK, 0)
+
+
+def test_the_rule_of_the_grid_that_is_the_default_gives_the_scores_of_the_product(grid_scores: list[Logs]) -> None:
     fitted = METHODS["ensemble"]().fit(NORMAL, seed=0, device="cpu")
-    scores = scores_of_grid(TASK, 0)
+    scores = grid_scores
     assert len(scores) == len(GRID)
     expected = scores_of(fitted.score(TASK.test.values, TASK.test.lengths))
     np.testing.assert_allclose(scores[GRID.index(DEFAULT)], expected, rtol=1e-4)
@@ -67,7 +72,11 @@ def test_the_rule_of_the_grid_that_is_the_default_gives_the_scores_of_the_produc
     assert all(np.abs(each - expected).max() > 0.1 for each in others)
 
 
-def test_a_cell_of_the_grid_has_both_figures_of_every_choice() -> None:
+def test_a_cell_of_the_grid_has_both_figures_of_every_choice(
+    grid_scores: list[Logs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {(id(TASK), 0): grid_scores}  # scored once: it takes seconds
+    monkeypatch.setattr("benchmarks.detector.choices.scores_of_grid", lambda task, seed: known[id(task), seed])
     found = measure(CASE, CHOICES, seed=0)
     assert len(found.aucs) == len(found.shares) == len(GRID)
     assert min(found.aucs) > 80

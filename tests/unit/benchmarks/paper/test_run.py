@@ -15,10 +15,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks.paper import workers
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.results_table import RESULTS, Tables, read_results
 from benchmarks.paper.todo import is_current
+from tests.support.forks import QuickProcesses
 from tests.support.waiting import LIMIT_S
 from tests.unit.benchmarks.paper.archives import write_waves
 from tests.unit.benchmarks.paper.results import result, stored
@@ -34,6 +36,9 @@ def strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data.mkdir()
     write_waves(data, np.repeat([0, 1, 2, 3], [24, 24, 24, 4]), np.repeat([0, 1, 2, 3], 24), n_channels=6)
     monkeypatch.setenv("STREAMAD_DATA", str(data))
+    monkeypatch.setattr(
+        workers, "context", QuickProcesses("benchmarks.paper.measure", "sklearn.ensemble", "sklearn.neighbors")
+    )
     return tmp_path
 
 
