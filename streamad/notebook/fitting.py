@@ -21,7 +21,7 @@ from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.notebook.config import plant_of, settings_of, settings_of_version
-from streamad.notebook.model import Model, UnscorableWarning, files_of
+from streamad.notebook.model import Model, files_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.plant import Plant
 from streamad.settings.plant_yaml import load_settings
@@ -29,6 +29,10 @@ from streamad.system.clock import SystemClock
 from streamad.types import Window, WindowSet
 
 _DEFAULT_LENGTH = 128
+
+
+class LeftOutWarning(UserWarning):
+    """Given for sequences that train nothing: without a window, or copies of others."""
 
 
 def fit(
@@ -70,7 +74,7 @@ def fit(
     most 128 points; longer ones are resampled). ``early``: so many looks at running sequences, for ``Model.early``.
     ``name`` is the model's in a registry. ``verbose`` prints a line for each fit on stderr (None: if it is a terminal).
 
-    Sequences that cannot be scored are left out with a warning, copies of others silently count once.
+    Sequences that cannot be scored, and copies of others, are left out with a warning.
 
     Raises InputError if an argument is wrong, TrainingDataError if the sequences cannot give a model, DetectorError.
 
@@ -207,7 +211,10 @@ def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
         raise TrainingDataError(f"none of the {len(sequences)} sequences can be used: {left_out[0][1].detail}")
     ids = tuple(f"{each.stream}/{each.sequence}" for each in kept)
     lengths = np.array([window.length for window in windows], dtype=np.int64)
-    data = WindowSet(np.stack([window.values for window in windows]), lengths, ids).distinct()
+    every = WindowSet(np.stack([window.values for window in windows]), lengths, ids)
+    data = every.distinct()
+    if n_copies := len(every) - len(data):
+        warnings.warn(f"{n_copies} of {len(every)} sequences are left out: copies of others", LeftOutWarning, 4)
     early = None
     if settings.alerts.early is not None:
         courses = (whole_course(each, settings.window) for each in kept)
@@ -237,7 +244,7 @@ def _warn_left_out(left_out: Sequence[tuple[str, Unscorable]], n: int) -> None:
     if left_out:
         name, why = left_out[0]
         text = f"{len(left_out)} of {n} sequences are left out, the first, {name!r}: {why.detail}"
-        warnings.warn(text, UnscorableWarning, 5)
+        warnings.warn(text, LeftOutWarning, 5)
 
 
 def _said(step: FitStep) -> None:

@@ -1,0 +1,89 @@
+"""What ``fit`` takes, what it leaves out, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streamad
+from streamad import Model
+from streamad.errors import InputError, PluginError, StreamadError, TrainingDataError
+from streamad.notebook.fitting import LeftOutWarning
+from tests.support.walks import fitted, walks
+
+
+def test_the_same_data_and_seed_give_the_same_scores(model: Model) -> None:
+    again = fitted(walks(60), channels=["temp", "pressure"])
+    np.testing.assert_array_equal(again.decision_function(walks(5, 1)), model.decision_function(walks(5, 1)))
+
+
+def test_copies_and_short_sequences_are_left_out_and_said() -> None:
+    X = [*walks(30), walks(1)[0], np.zeros((2, 1))]
+    with pytest.warns(LeftOutWarning) as said:
+        found = fitted(X)
+    assert sorted(str(each.message) for each in said) == [
+        "1 of 31 sequences are left out: copies of others",
+        "1 of 32 sequences are left out, the first, '31': too few samples: 1, needed are 2 (window.min_samples)",
+    ]
+    assert found.manifest.metrics.n_training == 30
+
+
+def test_the_environment_of_a_plant_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMAD_ALERTS__FALSE_ALARM_RATE", "0.5")
+    assert fitted(walks(30)).false_alarm_rate == 0.05
+
+
+def test_longer_sequences_than_the_window_are_squeezed_or_cut() -> None:
+    X = walks(30, length=200)
+    assert fitted(X).manifest.window.length == 128
+    cut = fitted(X, window={"length": 50, "longer": "truncate"})
+    np.testing.assert_array_equal(cut.decision_function(X[:3]), cut.decision_function(X[:3, :, :50]))
+
+
+def test_a_grid_of_time_is_kept_through_a_registry(tmp_path: Any) -> None:
+    window = {"length": 30, "resample": {"period": "2s"}}
+    made = fitted(walks(30), window=window)
+    made.save(tmp_path / "registry")
+    X = walks(5, 2)
+    for loaded in (
+        streamad.load(tmp_path / "registry", false_alarm_rate=0.05),
+        _by_config(made, tmp_path),
+    ):
+        np.testing.assert_array_equal(loaded.decision_function(X), made.decision_function(X))
+
+
+def _by_config(model: Model, folder: Any) -> Model:
+    (folder / "plant.yaml").write_text(model.plant_yaml("recording.csv"))
+    return streamad.load(folder / "plant.yaml")
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "says"),
+    [
+        ({"false_alarm_rate": 2}, InputError, r"alerts\.false_alarm_rate: .*less than 1"),
+        ({"detector": "neares"}, PluginError, "nearest"),
+        ({"options": {"n": 3}}, InputError, "unknown key"),
+        ({"effort": "quick"}, InputError, r"model\.effort"),
+        ({"window": {"lenght": 9}}, InputError, r"window\.lenght"),
+        ({"channels": ["a"]}, InputError, "channels names 1, and X has 2"),
+        ({"channels": ["a", "a"]}, InputError, "channel named twice: a"),
+        ({"units": {"pressure": "bar"}}, InputError, "'pressure', which is no channel"),
+        ({"units": "K"}, InputError, "one each"),
+        ({"early": 0}, InputError, r"alerts\.early"),
+    ],
+    ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
+)
+def test_a_wrong_argument_is_named(more: dict[str, Any], error: type[StreamadError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        fitted(walks(30), **more)
+
+
+def test_too_few_sequences_are_refused() -> None:
+    with pytest.raises(TrainingDataError, match="10"):
+        fitted(walks(3))
+    with pytest.raises(InputError, match="no sequence"):
+        fitted(walks(0))
+    with pytest.warns(LeftOutWarning), pytest.raises(TrainingDataError, match="none of the 4 sequences"):
+        fitted(np.zeros((4, 2, 1)))
