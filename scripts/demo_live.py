@@ -56,11 +56,12 @@ class GrowingFile:
 
 
 def follow_live(config: Path) -> None:
-    """Let ``config``, as ``streamad simulate`` writes it, follow the live file."""
+    """Let ``config``, as ``streamad simulate`` writes it, follow the live file and take the marks of the page."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
     settings["source"] = {"url": str(LIVE), "options": {"follow": True}}
+    settings["learning"] = {"store": "inliers"}
     settings["display"] = {"open": True, "status_interval": "1s"}
-    head = "# The plant of scripts/demo --web: streamad simulate wrote it, then source and display were set.\n"
+    head = "# The plant of scripts/demo --web: streamad simulate wrote it, then three sections were set.\n"
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=120)
     config.write_text(head + text, encoding="utf-8")
 
