@@ -55,11 +55,12 @@ def take(link: str, out: Path) -> None:
         page.goto(link)
         page.wait_for_selector("svg.lanes")
         base = page.url.rstrip("/")
-        links = page.eval_on_selector_all("table a[href^='/s/']", "all => all.map(one => one.getAttribute('href'))")
+        paths = "all => all.map(one => one.getAttribute('href'))"
+        links = page.eval_on_selector_all("[data-walk] a[href^='/s/']", paths)
         page.evaluate(
             "document.querySelectorAll('tbody').forEach(all => [...all.rows].slice(4).forEach(row => row.remove()))"
         )
-        save(page, out / "web_now.png", height=900)
+        save(page, out / "web_now.png", height=1110)
         if (running := page.locator("a[href^='/running']")).count():  # while a run goes on, with display.open
             page.goto(base + str(running.first.get_attribute("href")))
             save(page, out / "web_running.png", height=800)
