@@ -6,6 +6,7 @@ know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) repl
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -70,18 +71,29 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
         self._assignor: Any = None
 
     def attach(self, consumer: AIOKafkaConsumer, assignor: type[StickyPartitionAssignor]) -> None:
-        """Observe the heartbeats of ``consumer``, started but not subscribed."""
+        """Observe the heartbeats of ``consumer``, started but not subscribed, and let it join until it has failed."""
         self.heard_s = time.monotonic()
         self._coordinator, self._assignor = consumer._coordinator, assignor  # noqa: SLF001 - has no public name
-        beat = self._coordinator._do_heartbeat  # noqa: SLF001 - aiokafka reports no heartbeats
+        beat, join = self._coordinator._do_heartbeat, self._coordinator._do_rejoin_group  # noqa: SLF001 - has no hooks
 
         async def heard_beat() -> bool:
+            # A process that was frozen may read an answer from before: the broker heard of it when it asked.
+            asked_s = time.monotonic()
             is_member: bool = await beat()
             if is_member:
-                self.heard_s = time.monotonic()
+                self.heard_s = asked_s
             return is_member
 
+        async def join_unless_taken(subscription: Any) -> bool:
+            if self.failure is not None:
+                # To join would replace the other process once more, which then gives up as well.
+                await asyncio.wait({self._coordinator._closing})  # noqa: SLF001 - set once the consumer stops
+                return False
+            joined: bool = await join(subscription)
+            return joined
+
         self._coordinator._do_heartbeat = heard_beat  # noqa: SLF001 - as above
+        self._coordinator._do_rejoin_group = join_unless_taken  # noqa: SLF001 - as above
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Count a replacement by another member, if it was one; partitions are kept until the new assignment."""

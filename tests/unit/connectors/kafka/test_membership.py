@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -82,9 +83,21 @@ class Member:
         self.now_s = 0.0
         monkeypatch.setattr(_membership, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.membership = Membership("group", instance, 15.0, on_assigned)
-        self.coordinator = SimpleNamespace(member_id="m", generation=1, _do_heartbeat=None)
+        self.n_joins = 0
+        self.coordinator = SimpleNamespace(
+            member_id="m", generation=1, _do_heartbeat=self.beat, _do_rejoin_group=self.join, _closing=None
+        )
         self.membership.attach(SimpleNamespace(_coordinator=self.coordinator), sticky_assignor())
         self.rejoin(0.0, replaced=False)
+
+    async def beat(self) -> bool:
+        """Answer a heartbeat a minute after it was sent."""
+        self.now_s += 60.0
+        return True
+
+    async def join(self, _: object) -> bool:
+        self.n_joins += 1
+        return True
 
     def rejoin(self, at_s: float, *, replaced: bool) -> None:
         self.now_s = at_s
@@ -132,6 +145,37 @@ def test_who_was_frozen_while_another_took_its_name_is_the_first_to_give_up(monk
     assert frozen.membership.failure is None
     frozen.rejoin(22.0, replaced=True)  # the other one has been replaced twice by now
     assert isinstance(frozen.membership.failure, SourceError)
+
+
+async def test_an_answer_that_a_frozen_process_reads_when_it_wakes_is_none_of_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it counts as settled, both processes bear the same number of replacements, and both give up."""
+    frozen = Member(monkeypatch)
+    frozen.now_s = 20.0
+    assert await vars(frozen.coordinator)["_do_heartbeat"]()
+    assert (frozen.membership.heard_s, frozen.now_s) == (20.0, 80.0)
+    for at_s in (80.1, 81.0, 82.0):
+        assert frozen.membership.failure is None
+        frozen.rejoin(at_s, replaced=True)
+    assert isinstance(frozen.membership.failure, SourceError)
+
+
+async def test_who_gives_up_joins_no_more_so_that_the_other_is_not_replaced_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Member(monkeypatch)
+    client = vars(member.coordinator)
+    client["_closing"] = asyncio.get_running_loop().create_future()
+    assert await client["_do_rejoin_group"](None)
+    for at_s in (3.0, 6.0, 9.0):
+        member.rejoin(at_s, replaced=True)
+    joining = asyncio.create_task(client["_do_rejoin_group"](None))
+    await asyncio.sleep(0)
+    assert not joining.done()
+    client["_closing"].set_result(None)
+    assert not await joining
+    assert member.n_joins == 1
 
 
 def test_a_settled_member_stays_if_a_newcomer_takes_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
