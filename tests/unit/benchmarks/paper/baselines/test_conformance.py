@@ -44,12 +44,12 @@ def detector(kind: Any, **options: Any) -> Make:
 LAWS: dict[str, tuple[Make, Case]] = {
     "deep_svdd": (detector(DeepSvdd, **ENCODER, epochs=4), SEQUENCES),
     "deep_svdd rows": (detector(DeepSvdd, **ENCODER, epochs=4), ROWS),
-    "drocc": (detector(Drocc, **DROCC, epochs=8), SEQUENCES),
+    "drocc": (detector(Drocc, **DROCC, epochs=5), SEQUENCES),
     "drocc rows": (detector(Drocc, **DROCC, epochs=40), ROWS),  # rows take longer to tell apart
-    "dagmm": (detector(Dagmm, epochs=30, batch_size=16, n_components=4), SEQUENCES),
-    "dagmm rows": (detector(Dagmm, epochs=30, batch_size=16), ROWS),
+    "dagmm": (detector(Dagmm, epochs=15, batch_size=16, n_components=4), SEQUENCES),
+    "dagmm rows": (detector(Dagmm, epochs=15, batch_size=16), ROWS),
     "dagmm table": (
-        detector(Dagmm, table=True, table_widths=(10,), n_components=2, epochs=100, batch_size=16),
+        detector(Dagmm, table=True, table_widths=(10,), n_components=2, epochs=60, batch_size=16),
         ROWS,
     ),
     "goad": (detector(Goad, epochs=3), SEQUENCES),
