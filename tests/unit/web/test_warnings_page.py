@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import timedelta
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ import numpy as np
 import pytest
 
 from streamad.messages import Looked, OpenSequence, WarningRef
+from streamad.messages.accepting import accepted
 from streamad.pictures.content import NormalCourse
 from streamad.types import from_us
 from streamad.web.charts.looks import said_of, small_line
 from streamad.web.pages.departures import departure_of
+from streamad.web.reading import Reading
+from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import MODEL, messages_of, reasons_of, verdict, warning_of
 from tests.support.web.page import SAME, PageUnderTest
 from tests.support.web.status import curve_of, opened, status_of
@@ -192,3 +197,50 @@ def test_a_channel_has_left_the_band_if_three_readings_in_a_row_lie_outside(read
 
 def test_beyond_the_band_s_end_nothing_is_said() -> None:
     assert departure_of(AT + 100, np.full(10, 9.0), BAND, "K") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"p_value": 1.5},
+        {"largest": []},
+        {"ages": [0.2, 0.1]},
+        {"ages": [0.1] * 60, "largest": [1.0] * 60},
+        {"largest": [0.0, 1e300]},
+        {"limit": -1e300},
+        {"warning_id": "../x"},
+    ],
+)
+def test_looks_that_no_worker_writes_are_left_out_of_its_status(wrong: dict[str, Any]) -> None:
+    usual = msgspec.structs.replace(opened(), looked=looked())
+    odd = msgspec.structs.replace(usual, looked=msgspec.structs.replace(looked(), **wrong))
+    found = accepted(status_of(open_=[usual, odd])).open
+    assert [one.looked for one in found] == [looked(), None]
+
+
+def test_a_warning_and_its_verdict_meet_in_any_order(tmp_path: Path) -> None:
+    warning = warning_of(1)
+    messages = [warning, reasons_of(warning), verdict(1)]
+    for number, order in enumerate(permutations(messages)):
+        (tmp_path / str(number)).mkdir()
+        page = page_of(tmp_path / str(number), *order)
+        found = page.view.warning(warning.warning_id)
+        assert found is not None
+        assert found.verdict == verdict(1).verdict_id
+        assert page.view.attribution(warning.warning_id) == reasons_of(warning)
+        assert page.view.warning_of("reactor-1", "B-1", found.start_us) == found
+
+
+async def test_without_a_sink_of_their_own_warnings_are_read_from_the_alerts(tmp_path: Path) -> None:
+    sinks = {"alerts": "file:alerts.jsonl", "verdicts": "file:verdicts.jsonl"}
+    page = page_of(tmp_path, sinks=sinks)
+    (tmp_path / "alerts.jsonl").write_bytes(msgspec.json.encode(warning_of(1)) + b"\n")
+    came = asyncio.Event()
+    reading = asyncio.create_task(Reading(page.plant, page.view, came.set).run())
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await came.wait()
+        assert page.view.warning(warning_of(1).warning_id) is not None
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
