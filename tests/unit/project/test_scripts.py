@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from streamad.messages import EarlyWarning, ModelRef, Verdict, WarningRef
 from tests.support.scripts import script
 from tests.support.waiting import LIMIT_S
 
@@ -309,34 +312,47 @@ def test_a_ci_machine_without_root_gets_a_one_line_error(debian: Checkout) -> No
     assert done.stderr.count("\n") == 1
 
 
+T0 = datetime(2026, 3, 1, tzinfo=UTC)
+
+
 @pytest.fixture
 def demo_output(tmp_path: Path) -> Path:
     """What a demo leaves: of three faulty batches one found, one missed, one unscorable; of two normal ones one false
-    alarm. Both streams have a batch 1."""
-    verdicts = [
+    alarm. Both streams have a batch 1. The first was warned of five hours before its end."""
+    verdicts: list[tuple[str, str, int, Any, float | None]] = [
         *(("f1", "1", 1, "anomalous", 9.0), ("f1", "2", 1, "normal", 1.0), ("f1", "3", 1, "unscorable", None)),
         *(("f2", "1", 0, "normal", 2.0), ("f2", "2", 0, "anomalous", 5.0)),
     ]
+    warning = EarlyWarning(
+        warning_id="w", stream="f1", sequence="1", start_time=T0, time=T0 + timedelta(hours=5), n_points=30, age=0.5,
+        look=5, score=9.0, p_value=0.01, false_alarm_rate=0.01, tail="empirical", model=ModelRef("m", "1"),
+        created_at=T0,
+    )  # fmt: skip
     (tmp_path / "live").mkdir()
     (tmp_path / "out").mkdir()
     rows = "".join(f"{stream},{sequence},{label},\n" for stream, sequence, label, _, _ in verdicts)
     (tmp_path / "live" / "labels.csv").write_text("stream,sequence,label,fault\n" + rows)
-    with (tmp_path / "out" / "verdicts.jsonl").open("w") as file:
+    (tmp_path / "out" / "warnings.jsonl").write_bytes(msgspec.json.encode(warning) + b"\n")
+    with (tmp_path / "out" / "verdicts.jsonl").open("wb") as file:
         for stream, sequence, _, decision, score in verdicts:
-            message = {"stream": stream, "sequence": sequence, "decision": decision, "score": score}
-            file.write(json.dumps(message) + "\n")
+            verdict = Verdict(
+                verdict_id=f"{stream}-{sequence}", stream=stream, sequence=sequence, decision=decision, score=score,
+                reason="marker", start_time=T0, end_time=T0 + timedelta(hours=10), n_samples=60, created_at=T0,
+                warning=WarningRef("w", 0.5) if (stream, sequence) == ("f1", "1") else None,
+            )  # fmt: skip
+            file.write(msgspec.json.encode(verdict) + b"\n")
     return tmp_path
 
 
 @pytest.fixture
 def summary(demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Sum up the demo's output: its sentence, and its figures."""
+    """Sum up the demo's output: its sentences, and its figures."""
 
-    def summary() -> tuple[str, dict[str, Any]]:
+    def summary() -> tuple[list[str], dict[str, Any]]:
         monkeypatch.chdir(demo_output)
         monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", str(time.time() - 60)])
         script("demo_summary").main()
-        said, last = capsys.readouterr().out.splitlines()
+        *said, last = capsys.readouterr().out.splitlines()
         return said, json.loads(last.removeprefix("summary: "))
 
     return summary
@@ -344,7 +360,10 @@ def summary(demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(summary: Any) -> None:
     said, figures = summary()
-    assert said == "faulty batches found: 33.3%; false alarms: 50.0%"
+    assert said == [
+        "faulty batches found: 33.3%; false alarms: 50.0%",
+        "faulty batches warned of before their end: 33.3%, 5 h before it (median); normal ones: 0.0%",
+    ]
     assert 60 <= figures.pop("wall_s") < 120
     assert figures == {
         "detection_rate": pytest.approx(1 / 3),
@@ -352,6 +371,9 @@ def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(summary: A
         "unscorable": 1,
         "sequences": 5,
         "alerts": 2,
+        "faults_warned_of": pytest.approx(1 / 3),
+        "normal_ever_warned_of": 0.0,
+        "median_lead_s": 5 * 3600,
     }
 
 
@@ -359,7 +381,10 @@ def test_the_summary_of_a_demo_without_faulty_batches_states_it(demo_output: Pat
     labels = demo_output / "live" / "labels.csv"
     labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
     said, figures = summary()
-    assert said == "faulty batches found: none to find; false alarms: 40.0%"
+    assert said == [
+        "faulty batches found: none to find; false alarms: 40.0%",
+        "faulty batches warned of before their end: none to find; normal ones: 20.0%",
+    ]
     assert figures["detection_rate"] is None
 
 
@@ -369,7 +394,8 @@ def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:
     folder = checkout.root / "shown"
     calls = [line for line in checkout.log.read_text().splitlines() if "streamad" in line or "summary" in line]
     *commands, summary = [line for line in calls if not line.startswith("-m pip")]
-    assert commands == ["-m streamad simulate --out . --seed 7", "-m streamad train", "-m streamad run"]
+    simulate = "-m streamad simulate --out . --seed 7 --normal 150 --faulty 50"
+    assert commands == [simulate, "-m streamad train", "-m streamad run"]
     assert summary.startswith(f"{checkout.root}/scripts/demo_summary.py --started 1")
     assert done.stdout.splitlines()[-2:] == [
         f"to see these results on a page: cd {folder} && streamad web",
