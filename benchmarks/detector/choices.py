@@ -24,8 +24,9 @@ from streamad_models.ensemble.fitting import Weights, common_scale, weights_of
 from streamad_models.ensemble.learned import LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, joined, without_fills
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
+from streamad_models.ensemble.options import SPACES
 from streamad_models.ensemble.scaling import fit_channel_scaling
-from streamad_models.ensemble.spaces import DAMPING, SPACES, features_of, fit_spaces
+from streamad_models.ensemble.spaces import DAMPING, features_of, fit_spaces
 from streamad_models.neutral_ad.data import fit_scaling
 
 Logs = npt.NDArray[np.float64]

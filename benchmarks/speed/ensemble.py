@@ -39,7 +39,7 @@ from streamad.types import WindowSet
 from streamad_models import fitted as models
 from streamad_models.ensemble import Ensemble, EnsembleOptions, fitting, learned
 from streamad_models.ensemble.neighbours import MAX_DIMENSIONS, MEASURES, fit_reference
-from streamad_models.ensemble.spaces import SPACES
+from streamad_models.ensemble.options import SPACES
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.torchscript import deprecation_silenced, score_in_chunks

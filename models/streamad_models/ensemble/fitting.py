@@ -20,9 +20,9 @@ from streamad.types import WindowSet
 from streamad_models.ensemble.learned import CONTRAST, VIEW_DISTANCE, Learned, LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, Space
 from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, fit_reference
-from streamad_models.ensemble.options import EnsembleOptions
+from streamad_models.ensemble.options import EnsembleOptions, SpaceName
 from streamad_models.ensemble.scaling import WIDEST_RATIO, ChannelScaling, fit_channel_scaling
-from streamad_models.ensemble.spaces import DAMPING, SPACES, features_of, fit_spaces
+from streamad_models.ensemble.spaces import DAMPING, features_of, fit_spaces
 from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import resolve_device
@@ -89,12 +89,14 @@ def fit_ensemble(
     learned = fits.run(known, seed=seed, device=device, resume=resume)
     n_channels, length = data.values.shape[1:]
     scaling = fit_channel_scaling(known)
-    weights = weights_of(n_channels, scaling.aligned)
+    weights: Weights = {
+        name: each for name, each in weights_of(n_channels, scaling.aligned).items() if name in options.spaces
+    }
     members = _Members(weights, learned, len(known))
     model = EnsembleModel(n_channels, length, members.places, [each.member for each in learned])
     model.set_channel_scaling(scaling.origin, scaling.factor)
     references = _fit_spaces(options, model, known, seed)
-    logs = np.concatenate([references[name].training_logs for name in SPACES], axis=1)[:, members.places]
+    logs = np.concatenate([each.training_logs for each in references.values()], axis=1)[:, members.places]
     logs = np.concatenate([logs, *(each.logs for each in learned)], axis=1)
     model.set_common_scale(*common_scale(logs), members.weights)
     with torch.inference_mode():
@@ -119,11 +121,13 @@ def fit_ensemble(
     return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
 
 
-def _fit_spaces(options: EnsembleOptions, model: EnsembleModel, known: WindowSet, seed: int) -> dict[str, Reference]:
+def _fit_spaces(
+    options: EnsembleOptions, model: EnsembleModel, known: WindowSet, seed: int
+) -> dict[SpaceName, Reference]:
     """Fit the spaces of ``model`` to ``known``; return their references by name."""
     lengths = torch.from_numpy(known.lengths)
     x_NCL = model.prepare(torch.from_numpy(known.values), lengths)
-    references = {}
+    references: dict[SpaceName, Reference] = {}
     for name, space in fit_spaces(x_NCL, options, seed).items():
         references[name] = fit_reference(features_of(space, x_NCL, lengths), damping=DAMPING[name])
         model.spaces.append(Space(space, Neighbours(references[name])))
@@ -134,11 +138,11 @@ class _Members:
     """Places among the spaces' logarithms, names and weights of the members that count, networks last."""
 
     def __init__(self, weights: Weights, learned: Sequence[Learned], n: int) -> None:
-        of_spaces = [weight for name in SPACES for weight in weights[name]]
+        of_spaces = [weight for each in weights.values() for weight in each]
         of_networks = [learned_weight(n) / max(len(learned), 1)] * (2 * len(learned))
         self.places = [place for place, weight in enumerate(of_spaces) if weight > 0.0]
         self.weights = np.array([*(of_spaces[place] for place in self.places), *of_networks])
-        every = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
+        every = [f"{name}.{measure}" for name in weights for measure in MEASURES]
         neighbours = [every[place] for place in self.places]
         self.names = [*neighbours]
         self.terms = (*neighbours,)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 Effort = Literal["distances", "quick", "normal", "thorough"]
+SpaceName = Literal["minirocket", "hydra", "intervals", "readings", "moments"]
+SPACES: tuple[SpaceName, ...] = get_args(SpaceName)
 
 
 class EnsembleOptions(BaseModel):
@@ -21,6 +23,9 @@ class EnsembleOptions(BaseModel):
     effort: Effort = Field(
         default="quick",
         description="distances: no network; quick: one where it trains in seconds; normal: always; thorough: six",
+    )
+    spaces: tuple[SpaceName, ...] = Field(
+        default=SPACES, min_length=1, description="the feature spaces whose distances count; default all"
     )
     time_limit_s: PositiveFloat | None = Field(
         default=None, description="of all networks together; each stops at an epoch's end; model.time_limit sets it"

@@ -5,6 +5,8 @@ Legend: N training windows, C channels, L window length, D features.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,25 +15,25 @@ from torch import Tensor, nn
 from streamad_models.ensemble.hydra import fit_hydra
 from streamad_models.ensemble.intervals import Intervals, Moments, Readings
 from streamad_models.ensemble.minirocket import fit_minirocket
-from streamad_models.ensemble.options import EnsembleOptions
+from streamad_models.ensemble.options import SPACES, EnsembleOptions, SpaceName
 
-SPACES = ("minirocket", "hydra", "intervals", "readings", "moments")
 DAMPING = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.03, "readings": 0.03, "moments": 0.03}
 """The share of the mean variance of a space's features that is added to that of each. It is large for spaces of which
 many features are noise; ``benchmarks/detector`` compares it with 1 for all."""
 _VALUES = 2_000_000  # of the widest array of one step: bounds its memory
 
 
-def fit_spaces(x_NCL: Tensor, options: EnsembleOptions, seed: int) -> dict[str, nn.Module]:
-    """Return the maps of scaled windows to features, by the names in ``SPACES``; all draws come from ``seed``."""
+def fit_spaces(x_NCL: Tensor, options: EnsembleOptions, seed: int) -> dict[SpaceName, nn.Module]:
+    """Return the maps of scaled windows to features, in the order of ``SPACES``; all draws come from ``seed``."""
     n_channels, length = x_NCL.shape[1], x_NCL.shape[2]
-    return {
-        "minirocket": fit_minirocket(x_NCL, options.n_minirocket, np.random.default_rng(seed)),
-        "hydra": fit_hydra(x_NCL, options.n_groups, torch.Generator().manual_seed(seed)),
-        "intervals": Intervals(n_channels),
-        "readings": Readings(n_channels),
-        "moments": Moments(n_channels, length),
+    fits: dict[SpaceName, Callable[[], nn.Module]] = {
+        "minirocket": lambda: fit_minirocket(x_NCL, options.n_minirocket, np.random.default_rng(seed)),
+        "hydra": lambda: fit_hydra(x_NCL, options.n_groups, torch.Generator().manual_seed(seed)),
+        "intervals": lambda: Intervals(n_channels),
+        "readings": lambda: Readings(n_channels),
+        "moments": lambda: Moments(n_channels, length),
     }
+    return {name: fits[name]() for name in SPACES if name in options.spaces}
 
 
 @torch.inference_mode()

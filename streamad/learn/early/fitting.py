@@ -20,8 +20,8 @@ from streamad.types import ChannelSpec, IntArray, Window, WindowSet
 FEWEST_SEQUENCES: Final = 8
 """A look that fewer training sequences reach is dropped."""
 KIND: Final = "ensemble"
-OPTIONS: Final = {"effort": "distances", "n_minirocket": 1008, "n_groups": 8}
-"""The detector of a look: the default's distances with fewer features, because there are ten of them."""
+OPTIONS: Final = {"effort": "distances", "spaces": ["moments", "readings"]}
+"""The detector of a look: the default's distances of levels and courses, which cost little and see faults soonest."""
 
 
 def usual_length(courses: Sequence[Course]) -> int:

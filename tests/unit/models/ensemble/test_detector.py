@@ -53,6 +53,19 @@ def test_terms_have_names_and_weights() -> None:
     assert weights["moments.local_distance"] == pytest.approx(0.25 + 2 / 3 * aligned, abs=0.001)
 
 
+def test_of_some_spaces_the_terms_are_those_that_they_have_among_all(tmp_path: Path) -> None:
+    data, detector = sequences(48), Ensemble(EnsembleOptions(effort="distances", spaces=("readings", "moments")))
+    check_detector(lambda: detector, **SEQUENCES._asdict(), folder=tmp_path)
+    some = detector.fit(data, seed=0, device="cpu")
+    whole = Ensemble(SMALL.model_copy(update={"effort": "distances"})).fit(data, seed=0, device="cpu")
+    assert {name.split(".")[0] for name in some.summary.terms} == {"readings", "moments"}
+    places = [whole.summary.terms.index(name) for name in some.summary.terms]
+    new = sequences(9, seed=1)
+    expected = whole.score(new.values, new.lengths)[:, places]
+    np.testing.assert_allclose(some.score(new.values, new.lengths), expected, rtol=1e-5)
+    assert len(some.summary.terms) == 5 < len(whole.summary.terms)
+
+
 def test_a_member_on_which_all_is_far_out_does_not_decide_alone() -> None:
     z = torch.tensor([-2.0, 0.0, 2.9, 3.1, 30.0, 300.0])
     terms = joined(z)
