@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,20 @@ def train(root: Path, data: WindowSet, settings: Settings) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A registry with a version that has looks, and the version."""
+    root = tmp_path_factory.mktemp("trained") / "registry"
+    return root, train(root, windows_of(40), plant())
+
+
+@pytest.fixture
+def version(trained_once: tuple[Path, str], tmp_path: Path) -> str:
+    """The version, in a copy of the registry at ``tmp_path``."""
+    shutil.copytree(trained_once[0], tmp_path, dirs_exist_ok=True)
+    return trained_once[1]
+
+
 def test_ages_are_spread_up_to_the_usual_length_within_the_window() -> None:
     assert ages_of(40, 4, WindowSettings(length=64)) == (10, 20, 30, 40)
     assert ages_of(40, 4, WindowSettings(length=20)) == (10, 20)
@@ -55,9 +70,9 @@ def test_ages_are_spread_up_to_the_usual_length_within_the_window() -> None:
     assert ages_of(40, (600_000_000, 1_800_000_000), grid) == (11, 31)
 
 
+@pytest.mark.usefixtures("version")
 def test_a_version_has_its_looks_and_they_score_as_in_training(tmp_path: Path) -> None:
     data, settings = windows_of(40), plant()
-    train(tmp_path, data, settings)
     early = load(tmp_path, settings=settings).early
     assert early is not None
     courses = courses_of(data)
@@ -73,9 +88,8 @@ def test_a_version_has_its_looks_and_they_score_as_in_training(tmp_path: Path) -
     assert (ours[:, [look.form.n_points <= shortest for look in early.looks]] > NO_LOOK).all()
 
 
+@pytest.mark.usefixtures("version")
 def test_without_the_section_a_version_is_loaded_without_its_looks(tmp_path: Path) -> None:
-    settings = plant()
-    train(tmp_path, windows_of(40), settings)
     assert load(tmp_path, settings=settings_of()).early is None
 
 
@@ -88,8 +102,7 @@ def test_a_version_without_looks_serves_as_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["0/model.ts", "0/probe.npz", "maxima.npy"])
-def test_a_damaged_or_missing_file_of_a_look_refuses_the_version(tmp_path: Path, name: str) -> None:
-    version = train(tmp_path, windows_of(40), plant())
+def test_a_damaged_or_missing_file_of_a_look_refuses_the_version(tmp_path: Path, version: str, name: str) -> None:
     file = Registry(tmp_path).folder("default", version) / "early" / name
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -102,8 +115,7 @@ def test_a_damaged_or_missing_file_of_a_look_refuses_the_version(tmp_path: Path,
     assert load(tmp_path, settings=plant()).early is not None
 
 
-def test_what_does_not_belong_to_the_looks_refuses_the_version(tmp_path: Path) -> None:
-    version = train(tmp_path, windows_of(40), plant())
+def test_what_does_not_belong_to_the_looks_refuses_the_version(tmp_path: Path, version: str) -> None:
     (Registry(tmp_path).folder("default", version) / "early" / "0" / "odd.bin").write_bytes(b"")
     with pytest.raises(ArtifactError, match=r"unexpected early/0/odd\.bin"):
         load(tmp_path, settings=plant())
