@@ -15,7 +15,6 @@ from streamad.commands.shared.console import (
     Fields,
     VisibleConsole,
     err,
-    judging_on_one_thread,
     note,
     notice,
     out,
@@ -26,6 +25,7 @@ from streamad.commands.shared.console import (
 )
 from streamad.errors import UsageError
 from streamad.safe_text import one_line
+from streamad.system.threads import judging_on_one_thread
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]:smile:[/x]\\["
 SEEN = r"a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]:smile:[/x]\["
