@@ -17,7 +17,7 @@ class _Call(NamedTuple):
 
 
 class Together:
-    """Scores windows by looks. A window's z does not depend on the others, so neither does what is warned of."""
+    """Scores windows by looks. As with scores of verdicts, the last digits of z depend on the company of its window."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[MicroBatcher, int], _Call] = {}
