@@ -34,6 +34,7 @@ MOVED = 1e3
 """The z of a look in which a channel has moved that never did in training: above whatever a detector says."""
 _LEAST_SPREAD = 0.02  # of logarithms of scores: rounding must not become a z
 _LEAST_SCORE = 1e-12
+_STEP = 1 / 1024  # of z: what is scored together, or as which float, must not decide a p-value; a float32 holds it
 
 
 class LookForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ class Look:
         logs = _logs(self.scorer.score(*self.scored(values)))
         found: Scales = (logs - self.form.median) / self.form.spread + self.form.weight
         found = np.clip(np.nan_to_num(found, nan=MOVED, posinf=MOVED), NO_LOOK, MOVED)
-        return np.where(self.moved(values).any(axis=1), MOVED, found)
+        return np.where(self.moved(values).any(axis=1), MOVED, np.round(found / _STEP) * _STEP)
 
     def scored(self, values: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return windows [N, C, n] without the channels that stood still, and their lengths [N], for the scorer."""

@@ -17,7 +17,7 @@ class _Call(NamedTuple):
 
 
 class Together:
-    """Scores windows by looks. As with scores of verdicts, the last digits of z depend on the company of its window."""
+    """Scores windows by looks. The last digits of a score depend on the company of its window; z leaves them out."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[MicroBatcher, int], _Call] = {}
