@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamad.commands.check.models import looks_of
@@ -95,6 +96,17 @@ def test_the_worth_of_warnings_counts_faults_before_their_end_and_false_ones() -
     assert (found.median_lead_s, found.median_lead_share) == (4 * 3600, pytest.approx(0.4))
     assert found.normal_interval is not None
     assert found.normal_interval[0] < 0.25 < found.normal_interval[1]
+
+
+def test_sequences_without_a_score_count_neither_as_normal_nor_as_faults() -> None:
+    lost = warning("lost", 4, 0.4)
+    verdicts = [verdict("n-0", 10), verdict("f-0", 10), verdict("lost", 10, lost), verdict("f-lost", 10)]
+    verdicts[2:] = [msgspec.structs.replace(each, decision="unscorable") for each in verdicts[2:]]
+    of = {"n-0": False, "f-0": True, "lost": False, "f-lost": True}
+    labels = Labels({(None, name): Label(str(int(odd)), odd) for name, odd in of.items()})
+    found = warning_figures([lost], verdicts, labels)
+    assert (found.n_normal, found.normal_share, found.n_faulty) == (1, 0.0, 1)
+    assert (found.n_unscorable, found.n_unscorable_warned) == (2, 1)
 
 
 def early_settings(rate: float) -> Settings:

@@ -20,7 +20,7 @@ from streamad.messages import EarlyWarning, Verdict
 class WarningFigures:
     """Shares of the labelled sequences that were warned of, with 95 % intervals; None if there were none of a kind.
 
-    A fault counts if its warning lies before the sequence's end. The lead is the time from the warning to the end: in
+    Those without a score are counted apart: none like them calibrates, so the rate says nothing of them. A fault counts if its warning lies before the sequence's end. The lead is the time from the warning to the end: in
     seconds, and as a share of the usual length.
     """
 
@@ -32,6 +32,8 @@ class WarningFigures:
     faults_before_end_interval: tuple[float, float] | None
     median_lead_share: float | None
     median_lead_s: float | None
+    n_unscorable: int = 0
+    n_unscorable_warned: int = 0
 
 
 def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict], labels: Labels) -> WarningFigures:
@@ -39,9 +41,13 @@ def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict
     raised = {each.warning_id: each for each in warnings}
     found: dict[bool, list[EarlyWarning | None]] = {True: [], False: []}
     leads: list[tuple[float, float]] = []
+    unscorable: list[bool] = []
     for verdict in verdicts:
         is_anomalous = labels.is_anomalous(verdict.stream, verdict.sequence)
         if is_anomalous is None:
+            continue
+        if verdict.decision == "unscorable":
+            unscorable.append(verdict.warning is not None)
             continue
         warning = None if verdict.warning is None else raised.get(verdict.warning.warning_id)
         if warning is not None and is_anomalous:
@@ -63,6 +69,8 @@ def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict
         faults_before_end_interval=clopper_pearson(n_before, len(faulty)) if faulty else None,
         median_lead_share=median(share for _, share in leads) if leads else None,
         median_lead_s=median(lead_s for lead_s, _ in leads) if leads else None,
+        n_unscorable=len(unscorable),
+        n_unscorable_warned=sum(unscorable),
     )
 
 
@@ -80,6 +88,8 @@ def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) 
         share = f"{figures.normal_share:.1%} of {figures.n_normal} normal"
         table.add_row("false warnings", f"{share} (95 % interval {low:.1%} to {high:.1%})")
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+    if figures.n_unscorable_warned:
+        table.add_row("  unscorable", f"{figures.n_unscorable_warned} of {figures.n_unscorable}, in none of these shares")
 
 
 def print_expected(early: EarlyRecord | None) -> None:
