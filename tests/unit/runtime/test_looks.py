@@ -118,6 +118,49 @@ async def test_odd_sequences_are_warned_of_once_and_only_they() -> None:
     assert not short & {*long_ones(ledger)}
 
 
+async def test_samples_in_chunks_or_one_by_one_give_the_same_warnings() -> None:
+    found = []
+    for n_together in (1, 3, 100):
+        messages = []
+        for number in range(6):
+            n, n_odd = 5 + number, min(2 * number, 7)
+            values = [1.0] * (n - n_odd) + [10.0] * n_odd
+            for value in (1.0, 10.0):
+                times = [20.0 * number + at for at in range(n) if values[at] == value]
+                parts = [times[at : at + n_together] for at in range(0, len(times), n_together)]
+                messages += [line("a", str(number), part, value) for part in parts]
+            messages.append(line("a", str(number), [20.0 * number + n], 1.0, end=True))
+        warned, run = await warned_in(settings("0s"), messages, model=model())
+        found.append((warned, [(each.sequence, each.warning) for each in run.verdicts]))
+    assert found[0] == found[1] == found[2]
+    assert {look for look, _, _ in found[0][0].values()} == {2, 3}
+
+
+async def test_looks_wait_while_finished_sequences_are_scored_and_none_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger, asked, is_idle = Ledger(), list[bool](), False
+
+    def idle(_: MicroBatcher) -> bool:
+        asked.append(is_idle)
+        return is_idle
+
+    monkeypatch.setattr(MicroBatcher, "is_idle", property(idle))
+    records = tuple(records_of(turning_odd(8, 5)))
+    script = ListSource([PartitionAssigned("p"), RecordBatch("p", records, len(records))], endless=True)
+
+    async def stop(run: Run, _: asyncio.Task[None]) -> None:
+        nonlocal is_idle
+        await until(lambda: len(asked) > 3 or bool(warnings_of(ledger)))
+        assert warnings_of(ledger) == []
+        is_idle = True
+        await until(lambda: bool(warnings_of(ledger)))
+        run.pipeline.request_stop()
+
+    await run_pipeline(script, settings("0s"), model=model(), committer=ledger, while_running=stop)
+    assert [each.look for each in warnings_of(ledger)] == [2]
+
+
 async def test_an_onlooker_hears_of_a_warning_before_the_verdict_that_names_it() -> None:
     run = await run_pipeline(ListSource.of(recordings(1)), settings(), model=model(), committer=Ledger())
     heard: set[str] = set()
