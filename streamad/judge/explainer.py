@@ -10,6 +10,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -18,7 +19,8 @@ import numpy as np
 
 from streamad.errors import ArtifactError, StreamadError
 from streamad.ingest.windowing import shown_share
-from streamad.judge.attribution import METHOD, explain
+from streamad.judge.attribution import METHOD, Reference, explain
+from streamad.judge.early.model import EarlyModel
 from streamad.judge.scoring import JUDGING, ModelInService
 from streamad.judge.verdicts import make_attribution, make_early_attribution, unexplained
 from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, ModelRef
@@ -26,7 +28,7 @@ from streamad.partition_progress import Debt
 from streamad.plugins import failure_of
 from streamad.ports import Clock, Scorer
 from streamad.safe_text import masked, one_line, text_of
-from streamad.settings.plant_yaml import Settings
+from streamad.settings.plant_yaml import Settings, WindowSettings
 from streamad.system.clock import pause
 from streamad.system.threads import LoneThread
 from streamad.telemetry.metrics import Histogram
@@ -149,6 +151,18 @@ def attribution_by(
     )
 
 
+def _unsqueezed(reference: Reference, early: EarlyModel, settings: WindowSettings) -> Reference | None:
+    """Return the windows whose points are those that a look sees, None if there are none.
+
+    A longer sequence may be squeezed to the window's length: the points of such a window are others.
+    """
+    if settings.longer != "resample" or (early.longest is not None and early.longest < settings.length):
+        return reference
+    kept = np.flatnonzero(reference.lengths < settings.length)
+    names = tuple(reference.names[place] for place in kept) if reference.names else ()
+    return Reference(reference.values[kept], reference.lengths[kept], names) if len(kept) else None
+
+
 class _BehindJudging:
     """A scorer that lets windows go first that are being judged: it scores a few at a time, after a bounded wait."""
 
@@ -195,10 +209,14 @@ class _Worker:
             model = self._model(warning.model)
             if model.early is None or model.reference is None:
                 raise NoReferenceError(f"{_label(warning.model)} has no looks or reference windows: train again")
-            found = model.early.looks[number].explained(window, model.reference, channels)
+            look = model.early.looks[number]
+            reference = _unsqueezed(model.reference, model.early, self._settings.window)
+            assert isinstance(look.scorer, Scorer)  # it was loaded
+            look = replace(look, scorer=_BehindJudging(look.scorer))
+            found = None if reference is None else look.explained(window, reference, channels)
         except BaseException as error:  # noqa: BLE001 - the model is foreign code and may fail in any way
             return make_early_attribution(warning, None, channels, NO_METHOD, _reason(error))
-        why = "no reference window is as long as the look" if found is None else ""
+        why = "no reference window that was not squeezed is as long as the look" if found is None else ""
         return make_early_attribution(warning, found, channels, METHOD if found is not None else NO_METHOD, why)
 
     def _explained(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError
-from streamad.judge.attribution import METHOD
+from streamad.judge.attribution import METHOD, Reference
 from streamad.judge.explainer import LIMIT_S, Explainer, debt_of
 from streamad.judge.scoring import JUDGING
-from streamad.messages import NO_METHOD
+from streamad.messages import NO_METHOD, EarlyWarning, ModelRef
 from streamad.testing import ManualClock
-from streamad.types import FloatArray, IntArray, Window
+from streamad.types import FloatArray, IntArray, Window, from_us
 from tests.support.runtime.debts import Explaining, alert_of
+from tests.support.runtime.early import AGES, looks, model
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of, steps, until
 
 WINDOW = Window(np.pad(np.full((len(CHANNELS), 5), 10.0, dtype=np.float32), ((0, 0), (0, L - 5))), 5)
@@ -155,6 +157,64 @@ async def test_explaining_lets_windows_that_are_judged_go_first_a_few_windows_at
     assert (await call).method == METHOD
     assert scored
     assert all(n <= 16 and was_idle for n, was_idle in scored)
+
+
+def warning_of(look: int) -> EarlyWarning:
+    start = from_us(START_US)
+    return EarlyWarning(
+        warning_id="0" * 32, stream="a", sequence="1", start_time=start, time=start, n_points=AGES[look], age=0.5,
+        look=look + 1, score=9.0, p_value=0.01, false_alarm_rate=0.02, tail="empirical",
+        model=ModelRef("test", "0001"), created_at=start,
+    )  # fmt: skip
+
+
+SEEN = Window(np.full((len(CHANNELS), AGES[1]), 10.0, dtype=np.float32), AGES[1])
+
+
+async def test_reasons_of_a_warning_let_windows_that_are_judged_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 60.0)
+    scored: list[tuple[int, bool]] = []
+
+    class Watching(SquareScorer):
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            scored.append((len(windows), JUDGING.wait_until_idle(0)))
+            return super().score(windows, lengths)
+
+    early = looks()
+    watched = tuple(replace(look, scorer=Watching((len(CHANNELS), look.form.n_points))) for look in early.looks)
+    reference = Reference(np.ones((20, len(CHANNELS), L), np.float32), np.full(20, L))
+    served = replace(model(early=replace(early, looks=watched)), reference=reference)
+    explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: served)
+    with JUDGING.of_a_window():
+        call = asyncio.ensure_future(explainer.of_look(warning_of(1), 1, SEEN))
+        await steps()
+        assert scored == []
+    assert (await call).method == METHOD
+    assert scored
+    assert all(n <= 16 and was_idle for n, was_idle in scored)
+
+
+@pytest.mark.parametrize(
+    ("longer", "longest", "lengths", "method"),
+    [
+        ("resample", L - 1, [L, L], METHOD),
+        ("resample", L, [L, L - 1], METHOD),
+        ("resample", L, [L, L], NO_METHOD),
+        ("resample", None, [L, 3], NO_METHOD),
+        ("truncate", L, [L, L], METHOD),
+    ],
+)
+async def test_reasons_of_a_warning_are_by_sequences_that_were_not_squeezed(
+    longer: str, longest: int | None, lengths: list[int], method: str
+) -> None:
+    early = replace(looks(), longest=longest)
+    reference = Reference(np.ones((2, len(CHANNELS), L), np.float32), np.array(lengths), ("s/squeezed", "s/1"))
+    served = replace(model(early=early), reference=reference)
+    plant = settings_of(window={"length": L, "longer": longer})
+    found = await Explainer(plant, ManualClock(START_US), lambda _: served).of_look(warning_of(1), 1, SEEN)
+    assert found.method == method
+    assert (found.detail is None) == (method == METHOD)
+    assert {each.sequence for each in found.nearest} <= ({"s/1"} if longest == L != lengths[1] else {*reference.names})
 
 
 async def test_a_monitor_that_always_judges_explains_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ from streamad.messages import EarlyWarning, Verdict
 class WarningFigures:
     """Shares of the labelled sequences that were warned of, with 95 % intervals; None if there were none of a kind.
 
-    Those without a score are counted apart: none like them calibrates, so the rate says nothing of them. A fault counts if its warning lies before the sequence's end. The lead is the time from the warning to the end: in
-    seconds, and as a share of the usual length.
+    Those without a score are counted apart: none like them calibrates, so the rate says nothing of them. A fault counts
+    if its warning lies before the sequence's end. The lead is the time from the warning to the end: in seconds, and as
+    a share of the usual length.
     """
 
     n_normal: int
@@ -89,7 +90,9 @@ def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) 
         table.add_row("false warnings", f"{share} (95 % interval {low:.1%} to {high:.1%})")
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if figures.n_unscorable_warned:
-        table.add_row("  unscorable", f"{figures.n_unscorable_warned} of {figures.n_unscorable}, in none of these shares")
+        table.add_row(
+            "  unscorable", f"{figures.n_unscorable_warned} of {figures.n_unscorable}, in none of these shares"
+        )
 
 
 def print_expected(early: EarlyRecord | None) -> None:
