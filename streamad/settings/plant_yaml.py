@@ -43,7 +43,7 @@ from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
 # Folder of real recordings for tests and benchmarks; not part of the config.
-_FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
+_FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA", "STREAMAD_KAFKA_CACHE"})
 
 
 class SourceSettings(ConfigSection):

@@ -300,6 +300,7 @@ def test_typos_are_reported_once_each(load: Load) -> None:
     "name",
     [
         "STREAMAD_DATA",
+        "STREAMAD_KAFKA_CACHE",
         "STREAMAD_SERVICE_HOST",
         "STREAMAD_PORT",
         "STREAMAD_PORT_8080_TCP_ADDR",
