@@ -211,7 +211,7 @@ async def _measure(
         await flow.finish()
         expected = await plant.expected()
         await plant.until_judged(expected, 300)
-        difference = await plant.difference(expected, numbers=options.detector == "mean_square" and not options.early)
+        difference = await plant.difference(expected, numbers=options.detector == "mean_square")
         aborted_s = await plant.aborted_s()
         found = await plant.outputs()
         alerts_s, attributions_s = await plant.sent_s("alerts"), await plant.sent_s("attributions")

@@ -25,7 +25,6 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Batchers
 from streamad.judge.early.course import course_of, look_at, n_seen, n_seen_of
 from streamad.judge.early.model import NO_LOOK, EarlyModel
-from streamad.judge.early.together import Together
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
@@ -38,8 +37,6 @@ from streamad.types import FinishedSequence, FloatArray, Window, from_us
 
 _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
-_AT_ONCE = 8
-"""Running sequences that are looked at together: more cost less each, but a finished one waits for them."""
 _MOST_LOADED = 4
 """Versions that serve no more and whose looks are in memory, those needed last: a learner makes ever new ones."""
 
@@ -114,7 +111,6 @@ class Looking:
         self._loading = asyncio.Lock()
         self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
         self._limits: dict[ModelRef, float] = {}
-        self._together = Together()
 
     async def visit(
         self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
@@ -124,11 +120,10 @@ class Looking:
         ``tell`` puts messages into the next commit, which also has the looks that were taken. ``is_split``: the stream
         lies in several partitions, so that its sequences are not whole.
         """
-        due = await self._due(intake, is_split)
-        for first in range(0, len(due), _AT_ONCE):
+        for each in await self._due(intake, is_split):
             if not self._batchers.is_idle:
                 return
-            await asyncio.gather(*(self._look_at(intake, tell, each) for each in due[first : first + _AT_ONCE]))
+            await self._look_at(intake, tell, each)
 
     async def _due(self, intake: Intake, is_split: Callable[[str], bool]) -> list[_Due]:
         """Return the open sequences at which a look is due."""
@@ -273,7 +268,8 @@ class Looking:
             if seen is None:  # too much is missing up to there
                 maxima.append(largest)
                 continue
-            largest = max(largest, await self._together.z(batcher, early.looks[number], seen))
+            # Alone: in company the last digits of z would depend on the others, and on when the look is taken.
+            largest = max(largest, float((await batcher.run(early.looks[number].z, [seen]))[0]))
             maxima.append(largest)
             if warned is None and early.p_value(largest)[0] <= self._rate:
                 warning = self._warning(sequence, ref, early, number, largest)
