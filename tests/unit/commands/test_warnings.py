@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.commands.check.models import looks_of
 from streamad.commands.shared.figures.labels import Label, Labels
 from streamad.commands.shared.figures.warnings import print_expected, warning_figures
 from streamad.commands.shared.monitor import warning_line
+from streamad.judge.early.model import MOVED, EarlyModel, early_model
 from streamad.judge.verdicts import span_text
 from streamad.learn.registry.manifest import DetectorRecord, EarlyExpectation, EarlyRecord
 from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
@@ -113,6 +116,12 @@ def early_settings(rate: float) -> Settings:
     return settings_of(alerts={"early": {"false_alarm_rate": rate}})
 
 
+def calibrated(n_moved: int) -> EarlyModel:
+    """Looks with so many calibration sequences in which a channel moves before it does in training."""
+    maxima = np.concatenate([np.linspace(0, 1, 199 - n_moved), np.full(n_moved, MOVED)])
+    return early_model(looks().looks, maxima, 0.02, usual=8)
+
+
 @pytest.mark.parametrize(
     ("settings", "service", "expected"),
     [
@@ -120,6 +129,13 @@ def early_settings(rate: float) -> Settings:
         (early_settings(0.02), model_of(), ["trained without them"]),
         (early_settings(0.02), model(early=looks()), ["3 looks at 25% to 75% of the usual length; 199 sequences"]),
         (early_settings(0.001), model(early=looks()), ["199 sequences cannot certify 0.001"]),
+        (
+            early_settings(0.02),
+            model(early=calibrated(4)),
+            ["nothing can be warned of: 4 of 199"],
+        ),
+        (early_settings(0.02), model(early=calibrated(3)), ["199 sequences calibrate them for 0.02"]),
+        (early_settings(0.02), model(early=replace(looks(), usual=30)), ["has 30 points: the window holds 16"]),
     ],
 )
 def test_check_says_whether_the_version_looks_and_what_calibrates_it(
