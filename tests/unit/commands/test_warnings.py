@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamad.commands.check.models import looks_of
-from streamad.commands.shared.figures.labels import Label, Labels
+from streamad.commands.shared.figures.labels import Label, LabelOptions, Labels
 from streamad.commands.shared.figures.warnings import print_expected, warning_figures
 from streamad.commands.shared.monitor import warning_line
 from streamad.judge.early.model import MOVED, EarlyModel, early_model
@@ -19,6 +20,7 @@ from streamad.judge.verdicts import span_text
 from streamad.learn.registry.manifest import DetectorRecord, EarlyExpectation, EarlyRecord
 from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
 from streamad.settings.plant_yaml import Settings
+from streamad.testing import ListSource
 from tests.support.runtime.early import looks, model
 from tests.support.runtime.pipeline import model_of, settings_of
 
@@ -99,6 +101,23 @@ def test_the_worth_of_warnings_counts_faults_before_their_end_and_false_ones() -
     assert (found.median_lead_s, found.median_lead_share) == (4 * 3600, pytest.approx(0.4))
     assert found.normal_interval is not None
     assert found.normal_interval[0] < 0.25 < found.normal_interval[1]
+
+
+def test_the_delay_is_that_since_the_onset_where_labels_know_one(tmp_path: Path) -> None:
+    def seconds(hours: float) -> str:
+        return str((T0 + timedelta(hours=hours)).timestamp())
+
+    raised = [warning(name, 5, 0.5) for name in ("a", "b", "c", "d", "e")]
+    onsets = {"a": seconds(4), "b": seconds(2), "c": seconds(6), "d": seconds(11), "e": ""}
+    lines = ["sequence,label,onset", *(f"{name},1,{onset}" for name, onset in onsets.items()), "n,0,"]
+    (tmp_path / "truth.csv").write_text("\n".join(lines) + "\n")
+    plant = settings_of()
+    labels = LabelOptions(str(tmp_path / "truth.csv")).read(ListSource.of({}), plant.decode)
+    assert labels is not None
+    found = warning_figures(raised, [verdict(each.sequence, 10, each) for each in raised], labels)
+    assert (found.n_faulty, found.faults_before_end_share) == (5, 1.0)
+    assert (found.n_before_onset, found.median_delay_s) == (1, 2 * 3600)
+    assert found.median_delay_share == pytest.approx(0.2)
 
 
 def test_sequences_without_a_score_count_neither_as_normal_nor_as_faults() -> None:

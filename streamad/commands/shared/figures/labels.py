@@ -41,7 +41,7 @@ WORDS_TEXT = ", ".join("/".join(pair) for pair in _PAIRS)
 """The pairs of words for people."""
 
 _SOURCE = "source"
-_ID_COLUMN, _LABEL_COLUMN = "sequence", "label"
+_ID_COLUMN, _LABEL_COLUMN, _ONSET_COLUMN = "sequence", "label", "onset"
 
 LabelsOption = Annotated[
     str | None,
@@ -83,15 +83,24 @@ class Label(NamedTuple):
     is_anomalous: bool
 
 
+class _Row(NamedTuple):
+    """What a file says of a sequence, as it is written there."""
+
+    label: str
+    onset: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """Labels of sequences; never empty.
 
-    ``by_start`` has those whose name is a time: stream (None: any) and microseconds since the Unix epoch.
+    ``by_start`` has those whose name is a time: stream (None: any) and microseconds since the Unix epoch. ``onsets``
+    says when faults began, in such microseconds.
     """
 
     by_key: Mapping[_Key, Label]
     by_start: Mapping[tuple[str | None, int], Label] = field(default_factory=dict)
+    onsets: Mapping[_Key, int] = field(default_factory=dict)
 
     def of(self, stream: str, sequence: str) -> Label | None:
         """Return the label of one sequence, None if it has none; the name of one without an id is its start."""
@@ -106,6 +115,11 @@ class Labels:
     def is_anomalous(self, stream: str, sequence: str) -> bool | None:
         """Return whether a sequence is anomalous by its label, None if it has none."""
         return None if (label := self.of(stream, sequence)) is None else label.is_anomalous
+
+    def onset_us(self, stream: str, sequence: str) -> int | None:
+        """Return when the fault of a sequence began, None if that is not known."""
+        found = self.onsets.get((stream, sequence))
+        return self.onsets.get((None, sequence)) if found is None else found
 
     @property
     def example(self) -> str:
@@ -160,18 +174,21 @@ class LabelOptions:
         """
         if self.where is None:
             return None
-        texts = _of_source(source) if self.where == _SOURCE else _of_csv(Path(self.where), self.ids(decode), self.label)
-        meant = _meant(sorted(set(texts.values())), self.normal)
-        by_key = {key: Label(_plain(text), meant[text]) for key, text in texts.items()}
+        rows = _of_source(source) if self.where == _SOURCE else _of_csv(Path(self.where), self.ids(decode), self.label)
+        meant = _meant(sorted({row.label for row in rows.values()}), self.normal)
+        by_key = {key: Label(_plain(row.label), meant[row.label]) for key, row in rows.items()}
+        times = _times_of(decode)
+        onsets = {key: at for key, row in rows.items() if row.onset and (at := _time_us(row.onset, times))}
         if decode.sequence_from == "file":
             by_key = _by_bare_name(by_key)
+            onsets = {(stream, _FILE_ENDING.sub("", name)): at for (stream, name), at in onsets.items()}
         if all(meant.values()):
             n_labels = f"all {len(by_key)} labels mean anomalous"
             way_out = "if some are normal, name their labels with --normal"
             if needs_normal:
                 raise SourceError(f"{n_labels}, and training needs normal sequences: {way_out}")
             err.print(note(f"{n_labels}; {way_out}"))
-        return Labels(by_key, {} if decode.counts_from_start else _by_start(by_key, decode))
+        return Labels(by_key, {} if decode.counts_from_start else _by_start(by_key, decode), onsets)
 
 
 def _meant(known: Sequence[str], normal: str | None) -> dict[str, bool]:
@@ -230,19 +247,30 @@ def _by_bare_name(by_key: Mapping[_Key, Label]) -> dict[_Key, Label]:
 
 def _by_start(by_key: Mapping[_Key, Label], decode: DecodeSettings) -> Mapping[tuple[str | None, int], Label]:
     """Return the labels whose name is a time, by that time. Raises SourceError."""
-    zone = None if decode.timezone is None else ZoneInfo(decode.timezone)
-    times = TimeReader(decode.unit, relative=False, zone=zone, form=decode.time_format)
+    times = _times_of(decode)
     found: dict[tuple[str | None, int], Label] = {}
     for (stream, name), label in by_key.items():
         if decode.time_format is None and _is_short_number(name):
             continue  # an id: as a Unix time it would lie before 1974
-        try:
-            start_us = times.one(name)
-        except DecodeError:
+        if (start_us := _time_us(name, times)) is None:
             continue  # an id
         if found.setdefault((stream, start_us), label) != label:
             raise SourceError(f"two labels of one start: {name!r} has another label under another name")
     return found
+
+
+def _times_of(decode: DecodeSettings) -> TimeReader:
+    """Return what reads times as those of samples, also local ones."""
+    zone = None if decode.timezone is None else ZoneInfo(decode.timezone)
+    return TimeReader(decode.unit, relative=False, zone=zone, form=decode.time_format)
+
+
+def _time_us(text: str, times: TimeReader) -> int | None:
+    """Return the time that ``text`` is; None if it is none."""
+    try:
+        return times.one(text)
+    except DecodeError:
+        return None
 
 
 def _is_short_number(name: str) -> bool:
@@ -274,14 +302,14 @@ def _plain(label: str) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-def _of_source(source: Source) -> Mapping[_Key, str]:
+def _of_source(source: Source) -> Mapping[_Key, _Row]:
     labels = source.labels() if isinstance(source, LabelledSource) else {}
     if not labels:
         raise SourceError("the recordings carry no labels: give a CSV file with the columns sequence and label")
-    return {(None, sequence): label for sequence, label in labels.items()}
+    return {(None, sequence): _Row(label) for sequence, label in labels.items()}
 
 
-def _of_csv(path: Path, ids: tuple[tuple[str, ...], ...], label_column: str) -> Mapping[_Key, str]:
+def _of_csv(path: Path, ids: tuple[tuple[str, ...], ...], label_column: str) -> Mapping[_Key, _Row]:
     try:
         with StringIO(read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8-sig"), newline="") as file:
             header = file.readline()
@@ -293,13 +321,14 @@ def _of_csv(path: Path, ids: tuple[tuple[str, ...], ...], label_column: str) -> 
                 raise SourceError(f"{path}: {_unfit(names, id_columns, ids, label_column)}")
             if twice := [name for name in ("stream", *id_columns, label_column) if names.count(name) > 1]:
                 raise SourceError(f"{path}: has the column {twice[0]} twice: remove or rename one")
-            labels: dict[_Key, str] = {}
+            labels: dict[_Key, _Row] = {}
             for row in reader:
                 stream, label, *parts = (
                     (row.get(name) or "").strip() for name in ("stream", label_column, *id_columns)
                 )
                 sequence = "/".join(parts)  # as the decoder joins them
-                if labels.setdefault((stream or None, sequence), label) != label:
+                one = _Row(label, (row.get(_ONSET_COLUMN) or "").strip())
+                if labels.setdefault((stream or None, sequence), one).label != label:
                     raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label above")
             if not labels:
                 raise SourceError(f"{path}: holds no labels")

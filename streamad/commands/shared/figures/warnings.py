@@ -14,6 +14,7 @@ from streamad.judge.evaluation import clopper_pearson
 from streamad.judge.verdicts import span_text
 from streamad.learn.registry.manifest import EarlyRecord
 from streamad.messages import EarlyWarning, Verdict
+from streamad.types import to_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class WarningFigures:
 
     Those without a score are counted apart: none like them calibrates, so the rate says nothing of them. A fault counts
     if its warning lies before the sequence's end. The lead is the time from the warning to the end: in seconds, and as
-    a share of the usual length.
+    a share of the usual length. The delay is that since the onset, where labels know one; a warning before it has none.
     """
 
     n_normal: int
@@ -33,6 +34,9 @@ class WarningFigures:
     faults_before_end_interval: tuple[float, float] | None
     median_lead_share: float | None
     median_lead_s: float | None
+    n_before_onset: int = 0
+    median_delay_share: float | None = None
+    median_delay_s: float | None = None
     n_unscorable: int = 0
     n_unscorable_warned: int = 0
 
@@ -42,7 +46,9 @@ def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict
     raised = {each.warning_id: each for each in warnings}
     found: dict[bool, list[EarlyWarning | None]] = {True: [], False: []}
     leads: list[tuple[float, float]] = []
+    delays: list[tuple[float, float]] = []
     unscorable: list[bool] = []
+    n_before_onset = 0
     for verdict in verdicts:
         is_anomalous = labels.is_anomalous(verdict.stream, verdict.sequence)
         if is_anomalous is None:
@@ -55,7 +61,11 @@ def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict
             lead_s = (verdict.end_time - warning.time).total_seconds()
             seen_s = (warning.time - warning.start_time).total_seconds()
             if lead_s > 0:
-                leads.append((lead_s, lead_s * warning.age / seen_s if seen_s else 0.0))
+                of_usual = warning.age / seen_s if seen_s else 0.0
+                leads.append((lead_s, lead_s * of_usual))
+                if (delay_s := _delay_s(warning, verdict, labels)) is not None:
+                    n_before_onset += delay_s < 0
+                    delays += [(delay_s, delay_s * of_usual)] if delay_s >= 0 else []
             else:
                 warning = None
         found[is_anomalous].append(warning)
@@ -70,9 +80,20 @@ def warning_figures(warnings: Sequence[EarlyWarning], verdicts: Sequence[Verdict
         faults_before_end_interval=clopper_pearson(n_before, len(faulty)) if faulty else None,
         median_lead_share=median(share for _, share in leads) if leads else None,
         median_lead_s=median(lead_s for lead_s, _ in leads) if leads else None,
+        n_before_onset=n_before_onset,
+        median_delay_share=median(share for _, share in delays) if delays else None,
+        median_delay_s=median(delay_s for delay_s, _ in delays) if delays else None,
         n_unscorable=len(unscorable),
         n_unscorable_warned=sum(unscorable),
     )
+
+
+def _delay_s(warning: EarlyWarning, verdict: Verdict, labels: Labels) -> float | None:
+    """Return how long after the fault's onset the warning came; None without an onset amid the sequence."""
+    onset_us = labels.onset_us(verdict.stream, verdict.sequence)
+    if onset_us is None or not to_us(verdict.start_time) <= onset_us <= to_us(verdict.end_time):
+        return None
+    return (to_us(warning.time) - onset_us) / 1e6
 
 
 def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) -> None:
@@ -84,6 +105,10 @@ def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) 
     if figures.median_lead_s is not None and figures.median_lead_share is not None:
         lead = f"{span_text(figures.median_lead_s)}, {figures.median_lead_share:.0%} of the usual length (median)"
         table.add_row("  lead", lead)
+    if figures.median_delay_s is not None and figures.median_delay_share is not None:
+        delay = f"{span_text(figures.median_delay_s)}, {figures.median_delay_share:.0%} of the usual length (median)"
+        before = f"; {figures.n_before_onset} came before it" if figures.n_before_onset else ""
+        table.add_row("  since the onset", f"{delay}{before}")
     if figures.normal_share is not None and figures.normal_interval is not None:
         low, high = figures.normal_interval
         share = f"{figures.normal_share:.1%} of {figures.n_normal} normal"
