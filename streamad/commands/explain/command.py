@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.explain.finding import Findings, Found, checked_id, find
+from streamad.commands.explain.finding import Findings, Found, checked_id, find, judged_after
 from streamad.commands.explain.words import as_json, print_case
 from streamad.commands.shared.console import ConfigOption, out, print_json, printed, run_async
 from streamad.commands.shared.plants import check_out, load_plant, load_whole_plant
@@ -26,7 +26,10 @@ from streamad.types import Window
 
 def explain(
     sequence_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The alert's or verdict's id, or at least its first six hex digits.")
+        str,
+        typer.Argument(
+            metavar="ID", help="The alert's, verdict's or warning's id, or at least its first six hex digits."
+        ),
     ],
     *,
     config: ConfigOption = Path("plant.yaml"),
@@ -117,6 +120,9 @@ class _Asked:
         """Return the case, and what is missing. Raises SourceError for an unknown id, UsageError."""
         findings = run_async(find(self.plant, self.beginning))
         found = findings.one() or Found()
+        if found.is_empty and (judged := run_async(judged_after(self.plant, self.beginning))) is not None:
+            findings = run_async(find(self.plant, judged))
+            found = findings.one() or Found()
         self.alert, self.verdict = found.alert, found.verdict
         if found.is_empty and self.recording is None:
             raise SourceError(self._unknown(findings, found))

@@ -111,3 +111,12 @@ async def find(plant: Plant, beginning: str) -> Findings:
             name = message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
             findings.by_id.setdefault(name, Found()).add(message)
     return findings
+
+
+async def judged_after(plant: Plant, beginning: str) -> str | None:
+    """Return the id of the verdict that names a warning whose id begins with ``beginning``. Raises SourceError."""
+    judged = None
+    async for verdict in present(plant, "verdicts", (Verdict,)):
+        if verdict.warning is not None and verdict.warning.warning_id.startswith(beginning):
+            judged = verdict.verdict_id
+    return judged

@@ -279,6 +279,19 @@ def test_an_unknown_id_names_the_places_and_the_next_steps(plant: CliPlant) -> N
     told.assert_one_line_error("out/alerts.jsonl", "out/verdicts.jsonl", "alerts tail --no-follow", "--recording FILE")
 
 
+def test_the_id_of_a_warning_explains_the_sequence_that_was_warned_of(plant: CliPlant) -> None:
+    alert_id = odd_alert(plant)["alert_id"]
+    warning = {"warning_id": "abcdef" + "0" * 26, "age": 0.8}
+    rows = [
+        {**verdict, "warning": warning if verdict["verdict_id"] == alert_id else None}
+        for verdict in plant.lines("verdicts")
+    ]
+    (plant.folder / "out" / "verdicts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = plant("explain", "abcdef00")
+    assert told.code == 0, told.err
+    assert f"id       {alert_id}" in told.out
+
+
 def test_an_unknown_id_without_any_output_is_said(plant: CliPlant) -> None:
     shutil.rmtree(plant.folder / "out")
     plant("explain", "0123456789ab").assert_one_line_error("no outputs that can be read yet", "--recording FILE")
