@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from streamad.errors import InputError
 from streamad.learn.registry.manifest import Manifest
 from streamad.plant import Plant
-from streamad.plugins import check_known
+from streamad.plugins import check_known, error_messages
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 
@@ -58,12 +58,8 @@ def settings_of(
     try:
         return GivenSettings(**content)
     except ValidationError as error:
-        raise InputError("; ".join(_problem(each) for each in error.errors())) from error
-
-
-def _problem(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+        said = (f"{'.'.join(map(str, loc))}: {message}" for loc, _, message in error_messages(error, GivenSettings))
+        raise InputError("; ".join(said)) from error
 
 
 def settings_of_version(manifest: Manifest, false_alarm_rate: float) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import warnings
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamad.errors import ConfigError, InputError, TrainingDataError
+from streamad.errors import ConfigError, InputError, TrainingDataError, some_of
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.early.course import whole_course
 from streamad.learn.early.training import EarlyTraining
@@ -24,6 +25,7 @@ from streamad.notebook.config import plant_of, settings_of, settings_of_version
 from streamad.notebook.model import Model, files_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.plant import Plant
+from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 from streamad.types import Window, WindowSet
@@ -89,6 +91,8 @@ def fit(
     if not len(sequences):
         raise InputError("X holds no sequence")
     names = _names(sequences, channels)
+    if early is not None and (isinstance(early, bool) or early < 1):
+        raise InputError(f"early is {early}: give the number of looks at running sequences, such as 10")
     looks = None if early is None else {"false_alarm_rate": false_alarm_rate, "looks": early}
     settings = settings_of(
         names,
@@ -170,12 +174,16 @@ def _plant_of_registry(path: Path, model: str | None, version: str | None, rate:
 
 
 def _names(sequences: Sequences, channels: Sequence[str] | None) -> tuple[str, ...]:
-    if sequences.channels:
-        return sequences.channels
     n = sequences.items[0].values.shape[1]
-    names = tuple(f"channel_{number}" for number in range(n)) if channels is None else tuple(map(str, channels))
+    given = channels if channels is not None else [f"channel_{number}" for number in range(n)]
+    names = sequences.channels or tuple(map(str, given))
     if len(names) != n:
         raise InputError(f"channels names {len(names)}, and X has {n}")
+    if wrong := [repr(name) for name in names if re.fullmatch(NAME_PATTERN, name) is None]:
+        raise InputError(
+            f"{some_of(wrong)}: a channel's name has at most 64 ASCII letters, digits, _ and -, not first also dots; "
+            "rename it, and give its unit with units="
+        )
     return names
 
 
