@@ -48,8 +48,8 @@ def is_alert_id(text: str) -> bool:
 def accepted(message: _T) -> _T:
     """Return what a reader keeps of ``message``: dates in UTC, long texts and lists cut. Raises ValidationError.
 
-    Refused are ids that are none, dates that are none in UTC, whole numbers that are negative or beyond 64 bits, and
-    readings of an open sequence that do not rise or are too many.
+    Refused are ids that are none, dates that are none in UTC, whole numbers that are negative or beyond 64 bits,
+    figures of a warning that no look finds, and readings of an open sequence that do not rise or are too many.
     """
     try:
         kept: Any = _dated(message)
@@ -61,6 +61,8 @@ def accepted(message: _T) -> _T:
             raise msgspec.ValidationError(f"its id {name[:80]!r} is none")
     if not _has_usual_numbers(message):
         raise msgspec.ValidationError("one of its whole numbers is negative or beyond 64 bits")
+    if isinstance(message, EarlyWarning) and not _is_found(message.age, message.p_value, message.score):
+        raise msgspec.ValidationError("no look finds its figures")
     if isinstance(message, Running):
         fits = all(len(getattr(message, name)) <= most for name, most in _MOST_CURVE.items())
         if not fits or not _rises(message.seconds) or message.n_samples == 0:
@@ -80,6 +82,11 @@ def _id_of(message: Verdict | Alert | EarlyWarning | Attribution | Window) -> st
     if isinstance(message, EarlyWarning):
         return message.warning_id
     return message.alert_id if isinstance(message, Alert | Attribution) else message.verdict_id
+
+
+def _is_found(age: float, p_value: float, *others: float) -> bool:
+    """Return whether looks may have found this: pages write percents, which must not become infinite."""
+    return 0 <= age < _MOST_SECONDS and 0 <= p_value <= 1 and all(abs(each) < _MOST_SECONDS for each in others)
 
 
 def _rises(seconds: list[float]) -> bool:
@@ -142,9 +149,8 @@ def _looked(one: OpenSequence) -> OpenSequence:
     found = one.looked
     if found is None:
         return one
-    figures = (found.age, found.p_value, found.limit or 0.0, *found.ages, *found.largest)
     is_usual = 0 < len(found.ages) == len(found.largest) <= _MOST_LOOKS and _rises(found.ages)
-    is_usual = is_usual and all(abs(each) < _MOST_SECONDS for each in figures) and 0 <= found.p_value <= 1
+    is_usual = is_usual and _is_found(found.age, found.p_value, found.limit or 0.0, *found.largest)
     names = (found.model.name, found.model.version, found.warning_id or "a")
     return one if is_usual and all(map(is_alert_id, names)) else msgspec.structs.replace(one, looked=None)
 

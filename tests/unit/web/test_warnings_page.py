@@ -218,6 +218,15 @@ def test_looks_that_no_worker_writes_are_left_out_of_its_status(wrong: dict[str,
     assert [one.looked for one in found] == [looked(), None]
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"age": 1e308}, {"age": -0.1}, {"p_value": 1.5}, {"p_value": -1e-9}, {"score": 1e300}]
+)
+def test_warnings_that_no_look_raises_are_refused(wrong: dict[str, Any]) -> None:
+    assert accepted(warning_of(1)) == warning_of(1)
+    with pytest.raises(msgspec.ValidationError, match="no look"):
+        accepted(warning_of(1, **wrong))
+
+
 def test_a_warning_and_its_verdict_meet_in_any_order(tmp_path: Path) -> None:
     warning = warning_of(1)
     messages = [warning, reasons_of(warning), verdict(1)]
