@@ -46,8 +46,8 @@ def unpacked(content: bytes, window: FloatArray, most: int) -> Course:
         raise ValueError(f"the course is damaged ({error})") from None
     column, mask = 4 * n_channels * min(n, 1), -(-n_channels * n // 8)
     at = _HEAD.size + column
-    if not reader.eof or not n <= min(whole, most) or len(raw) < at + 2 * mask:
-        raise ValueError(f"the course is cut, or longer than {most} points")
+    if not reader.eof or n != min(whole, most) or len(raw) < at + 2 * mask:
+        raise ValueError(f"the course is cut, or not kept up to {most} points")
     own, differs = (_bits(raw, begin, (n_channels, n)) for begin in (at, at + mask))
     readings = raw[at + 2 * mask :]
     if len(readings) != 4 * differs.sum():
@@ -56,6 +56,8 @@ def unpacked(content: bytes, window: FloatArray, most: int) -> Course:
     values[differs] = np.frombuffer(readings, _VALUE)
     if n:
         values[:, 0] = np.frombuffer(raw, _VALUE, n_channels, _HEAD.size)
+    if not np.isfinite(values[own]).all() or np.isinf(values[:, :1]).any():
+        raise ValueError("the course has readings that are none")
     newest = np.maximum.accumulate(np.where(own, np.arange(n), 0), axis=1)
     return Course(np.take_along_axis(values, newest, axis=1), own, whole)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable
@@ -167,11 +168,15 @@ def raw(whole: int, n: int, rest: bytes = b"") -> bytes:
         (b"", "damaged"),
         (b"no zlib", "damaged"),
         (zlib.compress(b"1234"), "damaged"),
-        (raw(9, 9, b"\0" * 200), "longer than 8"),
-        (raw(3, 4, b"\0" * 200), "longer than 8"),
+        (raw(9, 9, b"\0" * 200), "up to 8"),
+        (raw(3, 4, b"\0" * 200), "up to 8"),
         (raw(4, 4, b"\0" * 12), "cut"),
         (raw(4, 4, b"\0" * 12 + b"\xff\xf0" + b"\0\0" + b"\0" * 4), "more or fewer"),
         (raw(4, 4, b"\0" * 12 + b"\xff\xf0" + b"\xff\xf0" + b"\0" * 46), "more or fewer"),
+        (raw(2**32 - 1, 4, b"\0" * 16), "up to 8"),
+        (raw(4, 4, struct.pack("<3f", 0, float("inf"), 0) + b"\0" * 4), "are none"),
+        (raw(4, 4, b"\0" * 12 + b"\x40\0" * 2 + struct.pack("<f", float("inf"))), "are none"),
+        (raw(4, 4, b"\0" * 12 + b"\x40\0" * 2 + struct.pack("<f", float("nan"))), "are none"),
         (zlib.compress(b"\0" * 50_000_000), "cut"),
     ],
 )
