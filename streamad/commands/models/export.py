@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.verify import verify_file
 from streamad.outputs.stored import one_model
-from streamad.system.files import writing
+from streamad.system.files import write_atomically, writing
 
 _ONNX = "onnxruntime"
 _FILE, _SCORES, _README = "model.onnx", "calibration_scores.npy", "README.md"
@@ -51,11 +53,15 @@ def export(
     verify_file(home, manifest, _FILE, f"model {name} {chosen}")
     rate = plant.settings.alerts.false_alarm_rate
     calibration = Calibration.from_terms(registry.calibration_terms(name, chosen), rate)
+    scores, readme = io.BytesIO(), _readme(manifest, calibration, rate)
+    np.save(scores, calibration.scores, allow_pickle=False)
     with writing(folder):
+        if os.path.lexists(folder / _README) and not os.path.lexists(folder / _SCORES):
+            raise UsageError(f"{folder / _README} is there and of no export: name a folder of its own")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _FILE).write_bytes((home / _FILE).read_bytes())
-        np.save(folder / _SCORES, calibration.scores, allow_pickle=False)
-        (folder / _README).write_text(_readme(manifest, calibration, rate), encoding="utf-8")
+        write_atomically(folder / _SCORES, scores.getvalue())  # first: it says that the README is of an export
+        write_atomically(folder / _FILE, (home / _FILE).read_bytes())
+        write_atomically(folder / _README, readme.encode())
     out.print(f"model {name} {chosen}: {folder / _FILE}, {_SCORES} and {_README}")
 
 

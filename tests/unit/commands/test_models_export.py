@@ -44,6 +44,13 @@ def test_the_exported_file_decides_as_the_model_does() -> None:
     threshold = float(re.search(r"from a score of (\S+) on", readme)[1])  # type: ignore[index]
     np.testing.assert_array_equal(scores >= threshold, model.predict(X))
 
+    Path("README.md").write_text("# My plant\n")
+    refused = CliRunner().invoke(app, ["models", "export", "--onnx", "."])
+    assert "README.md is there" in str(refused.exception)
+    assert Path("README.md").read_text() == "# My plant\n"
+    assert not Path("model.onnx").exists()
+    assert CliRunner().invoke(app, ["models", "export", "--onnx", "out/edge"]).exit_code == 0
+
 
 @pytest.mark.usefixtures("_plant")
 def test_a_version_without_the_file_says_how_to_make_one() -> None:
