@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ from streamad.pictures.drawing import check_extra
 SIMPLE_KINDS: Final = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
 """The simple detectors that ``evaluate`` fits beside a model."""
 _NORMAL: Final = ("normal", "ok", "good", "0", "false")
+_MISSING: Final = ("", "None", "nan", "NaT", "<NA>")
 _Labels: TypeAlias = tuple[tuple[str, ...], npt.NDArray[np.bool_]]
 """The labels' names, and which mean anomalous."""
 
@@ -158,7 +160,12 @@ def _verdicts(model: Model, X: Any, names: Sequence[str]) -> list[Verdict]:
 
 def _labels(labels: Sequence[object]) -> _Labels:
     """Return the labels' names and which mean anomalous."""
-    given = np.asarray(labels)
+    try:
+        given = np.asarray(labels)
+    except ValueError:  # nested
+        given = np.empty((0, 0))
+    if given.dtype == np.object_ and all(isinstance(each, Number | np.bool_) for each in given.flat):
+        given = given.astype(np.float64)
     if given.ndim != 1 or not len(given):
         raise InputError("labels is one label for each sequence: 0 and 1, booleans, or names")
     if given.dtype.kind in "biuf":
@@ -167,6 +174,8 @@ def _labels(labels: Sequence[object]) -> _Labels:
         is_anomalous = given.astype(np.bool_)
         return tuple("anomalous" if each else "normal" for each in is_anomalous), is_anomalous
     names = tuple(str(each) for each in given)
+    if missing := [place for place, name in enumerate(names) if name in _MISSING]:
+        raise InputError(f"sequence {missing[0]} has no label ({names[missing[0]]!r}): leave such sequences out")
     return names, np.array([_is_anomalous(name) for name in names], dtype=np.bool_)
 
 

@@ -186,7 +186,9 @@ class Model:
         ages = tuple(look.form.n_points for look in model.looks)
         largest = np.maximum.accumulate(z, axis=1)
         p_values = np.array([[model.p_value(float(each))[0] for each in row] for row in largest]).reshape(z.shape)
-        reached = np.array([[len(course) >= age for age in ages] for course in courses]).reshape(z.shape)
+        reached = np.array([[len(course) >= age for age in ages] for course in courses], dtype=np.bool_).reshape(
+            z.shape
+        )
         warns = reached & (p_values <= settings.alerts.early.false_alarm_rate)
         first = np.where(warns.any(axis=1), np.array(ages, dtype=np.int64)[warns.argmax(axis=1)], 0)
         return EarlyFigures(ages, np.where(reached, p_values, np.nan), first.astype(np.int64))

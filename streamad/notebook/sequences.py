@@ -5,6 +5,7 @@ Shapes: N sequences, C channels, T points (of one sequence, or the most of all).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from narwhals.exceptions import DuplicateError
 
 from streamad.errors import InputError, some_of
 from streamad.types import MAX_TIME_US, FinishedSequence, FloatArray, IntArray, Position
@@ -68,11 +70,11 @@ def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None 
             raise InputError(f"ids are for arrays: a data frame has its own in the column {columns.id!r}")
         return _of_frame(X, columns)
     arrays = _arrays(X)
-    names = [str(number) for number in range(len(arrays))] if ids is None else [str(name) for name in ids]
+    names = [str(number) for number in range(len(arrays))] if ids is None else [_name(each) for each in ids]
     if len(names) != len(arrays):
         raise InputError(f"there are {len(arrays)} sequences and {len(names)} ids")
     if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, n in Counter(names).items() if n > 1)
         raise InputError(f"ids name two sequences: {some_of(twice)}")
     widths = {array.shape[0] for array in arrays}
     if len(widths) > 1:
@@ -80,6 +82,16 @@ def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None 
     return Sequences(
         tuple(_of_array(array, name, place) for place, (array, name) in enumerate(zip(arrays, names, strict=True)))
     )
+
+
+def _name(sequence_id: object) -> str:
+    """Return the id as text. Raises InputError for one that no message can hold."""
+    name = str(sequence_id)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the id {name!r} holds half a character: write it without") from error
+    return name
 
 
 def _arrays(X: Any) -> list[_Numbers]:
@@ -92,6 +104,8 @@ def _arrays(X: Any) -> list[_Numbers]:
         one = "one sequence is X[None], " if X.ndim == 2 else ""
         univariate = "sequences of one channel are X[:, None, :]" if X.ndim == 2 else "such a series is one sequence"
         raise InputError(f"X has {X.ndim} dimensions: {_SHAPES} ({one}{univariate})")
+    if isinstance(X, np.ndarray) and not X.ndim:
+        raise InputError(f"X is no array of numbers: {_SHAPES}")
     found = [_numbers(each, f"X[{place}]") for place, each in enumerate(X)]
     for place, each in enumerate(found):
         if each.ndim != 2:
@@ -140,11 +154,15 @@ def _of_frame(X: Any, columns: FrameColumns) -> Sequences:
     """Return the sequences of a frame in the order in which their ids first come, each by rising time."""
     try:
         frame = nw.from_native(X, eager_only=True)
+    except DuplicateError as error:
+        raise InputError("two columns of the data frame have the same name: rename or drop one") from error
     except TypeError as error:
         raise InputError(
             f"X is {type(X).__name__}, no eager data frame (pandas, polars, pyarrow): {_SHAPES}"
         ) from error
     there = frame.columns
+    if other := [name for name in there if not isinstance(name, str)]:
+        raise InputError(f"the column {other[0]!r} has no text as its name: give it one")
     channels = columns.channels or tuple(name for name in there if name not in (columns.id, columns.time))
     wanted = (columns.id, columns.time, *channels)
     if missing := [name for name in wanted if name not in there]:
@@ -159,18 +177,16 @@ def _of_frame(X: Any, columns: FrameColumns) -> Sequences:
     ids = frame[columns.id]
     if ids.is_null().any():
         raise InputError(f"the column {columns.id!r} has rows without an id: leave them out")
-    names = np.array([str(name) for name in ids.to_list()], dtype=np.object_)
-    _, first, of = np.unique(names.astype(np.str_), return_index=True, return_inverse=True)
+    places: dict[str, int] = {}
+    of = np.array([places.setdefault(str(each), len(places)) for each in ids.to_list()], dtype=np.int64)
     order = np.lexsort((times_us, of))
-    starts = np.flatnonzero(np.diff(of[order], prepend=-1))
-    found = {int(first[of[rows[0]]]): rows for rows in np.split(order, starts[1:]) if len(rows)}
+    of_each = np.split(order, np.flatnonzero(np.diff(of[order])) + 1)
     items = []
-    for place, begin in enumerate(sorted(found)):
-        rows = found[begin]
-        name, times = str(names[begin]), times_us[rows]
+    for (name, place), rows in zip(places.items(), of_each, strict=False):
+        times = times_us[rows]
         if (times[1:] == times[:-1]).any():
             raise InputError(f"sequence {name!r} has two rows of one time: keep one row for each time and id")
-        items.append(_sequence(STREAM, name, times, values[rows], place))
+        items.append(_sequence(STREAM, _name(name), times, values[rows], place))
     return Sequences(tuple(items), channels)
 
 
@@ -186,6 +202,8 @@ def _times_us(series: nw.Series[Any], name: str) -> IntArray:
         raise InputError(f"the column {name!r} has rows without a time: leave them out")
     if series.dtype == nw.Datetime:
         times: IntArray = np.asarray(series.dt.timestamp("us").to_numpy(), dtype=np.int64)
+        if not ((times > -MAX_TIME_US) & (times < MAX_TIME_US)).all():
+            raise InputError(f"the column {name!r} holds times outside the years that there are")
     elif series.dtype.is_numeric():
         seconds = np.asarray(series.to_numpy(), dtype=np.float64)
         if not (np.abs(seconds) < MAX_TIME_US / 1e6).all():

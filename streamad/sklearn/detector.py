@@ -54,7 +54,10 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Raises InputError, TrainingDataError, DetectorError.
         """
         if y is not None:
-            inliers = np.flatnonzero(_is_inlier(y))
+            is_inlier = _is_inlier(y)
+            if is_inlier.shape != (len(X),):
+                raise InputError(f"y has the shape {is_inlier.shape} for {len(X)} sequences: it is one label for each")
+            inliers = np.flatnonzero(is_inlier)
             if len(inliers) == 0:
                 raise InputError("y calls no sequence normal: +1 means normal")
             X = X[inliers] if isinstance(X, np.ndarray) else [X[place] for place in inliers]
@@ -113,4 +116,4 @@ def _is_inlier(y: Any) -> npt.NDArray[np.bool_]:
         raise InputError(
             "y holds 0 and 1, which others read the other way round: write +1 for inliers, -1 for outliers"
         )
-    return np.ones(len(labels), dtype=np.bool_)
+    return np.ones(labels.shape, dtype=np.bool_)

@@ -31,7 +31,15 @@ def test_the_figures_are_those_of_the_decisions_by_label(model: Model) -> None:
     assert found.plot().png.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("labels", [[0] * 40 + [1] * 10, [False] * 40 + [True] * 10, np.r_[np.zeros(40), np.ones(10)]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0] * 40 + [1] * 10,
+        [False] * 40 + [True] * 10,
+        np.r_[np.zeros(40), np.ones(10)],
+        np.r_[np.zeros(40), np.ones(10)].astype(object),
+    ],
+)
 def test_labels_may_be_numbers(model: Model, labels: list[int]) -> None:
     found = streamad.evaluate(model, X, labels)
     assert (found.figures.n_normal, found.figures.n_anomalous) == (40, 10)
@@ -39,9 +47,19 @@ def test_labels_may_be_numbers(model: Model, labels: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "says"),
-    [([0] * 3, "50 sequences, and there are 3 labels"), ([-1] * 50, "0 .normal. and 1"), ([], "one label for each")],
+    [
+        ([0] * 3, "50 sequences, and there are 3 labels"),
+        ([-1] * 50, "0 .normal. and 1"),
+        ([], "one label for each"),
+        ([[0], [0, 1]], "one label for each"),
+        (["ok", None], "sequence 1 has no label"),
+        (["ok", float("nan")], "sequence 1 has no label"),
+        (["ok", ""], "sequence 1 has no label"),
+        ([0, float("nan")], "0 .normal. and 1"),
+        (np.array([0, float("nan")], dtype=object), "0 .normal. and 1"),
+    ],
 )
-def test_labels_that_fit_not_are_refused(model: Model, labels: list[int], says: str) -> None:
+def test_labels_that_fit_not_are_refused(model: Model, labels: list[object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         streamad.evaluate(model, X, labels)
 

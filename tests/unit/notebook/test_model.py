@@ -130,6 +130,7 @@ def test_looks_warn_before_the_end_and_their_p_values_never_rise() -> None:
     assert np.isnan(found.p_values[6]).tolist() == [False, True, True, True]
     assert (np.diff(found.p_values[:6], axis=1) <= 0).all()
     assert found.warned_at[:6].tolist() == [29] * 6
+    assert model.early([]).p_values.shape == (0, 4)
     with pytest.raises(InputError, match="early=10"):
         fitted(walks(40)).early(X)
 

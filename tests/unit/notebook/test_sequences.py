@@ -90,6 +90,8 @@ def test_columns_are_named() -> None:
     [
         (np.zeros((3, 4)), r"2 dimensions.*X\[None\].*X\[:, None, :\]"),
         (np.zeros(7), "1 dimensions"),
+        (None, "X is no array"),
+        ({"a": 1}, "X is no array"),
         ([np.zeros(7)], r"X\[0\] has 1 dimensions"),
         ("recordings.csv", "X is an array"),
         ([np.zeros((2, 4)), np.zeros((3, 4))], r"different numbers of channels: \[2, 3\]"),
@@ -105,6 +107,9 @@ def test_columns_are_named() -> None:
         (pd.DataFrame({"id": ["a"], "time": ["Monday"], "x": [1.0]}), "times are datetimes"),
         (pd.DataFrame({"id": ["a"], "time": [1e300], "x": [1.0]}), "no seconds"),
         (pd.DataFrame({"id": ["a"], "time": [1.0], "x": ["on"]}), "column 'x' holds"),
+        (pd.DataFrame({"id": ["a"], "time": np.array(["20000"], "M8[s]"), "x": [1.0]}), "outside the years"),
+        (pd.DataFrame({"id": ["a"], "time": [1.0], 0: [1.0]}), "column 0 has no text as its name"),
+        (pd.DataFrame([["a", 1.0, 1.0, 2.0]], columns=["id", "time", "x", "x"]), "the same name"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else type(value).__name__,
 )
@@ -113,7 +118,16 @@ def test_what_is_no_sequence_is_refused_with_what_is_one(X: Any, says: str) -> N
         sequences_of(X, COLUMNS)
 
 
-@pytest.mark.parametrize(("ids", "says"), [(["a"], "2 sequences and 1 ids"), (["a", "a"], "two sequences: a")])
+def test_ids_that_differ_in_a_last_character_alone_are_two() -> None:
+    data = pd.DataFrame({"id": ["a", "a\0", "a"], "time": [2.0, 2.0, 1.0], "x": [1.0, 2.0, 3.0]})
+    found = sequences_of(data, COLUMNS)
+    assert [(each.sequence, each.values[:, 0].tolist()) for each in found] == [("a", [3.0, 1.0]), ("a\0", [2.0])]
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [(["a"], "2 sequences and 1 ids"), (["a", "a"], "two sequences: a"), (["a", "\ud800"], "half a character")],
+)
 def test_ids_name_each_sequence_once(ids: list[str], says: str) -> None:
     with pytest.raises(InputError, match=says):
         sequences_of(walks(2), COLUMNS, ids=ids)

@@ -83,6 +83,12 @@ def test_labels_of_another_convention_are_refused(y: list[object]) -> None:
         detector().fit(X, y)
 
 
+@pytest.mark.parametrize("y", [np.ones(40), np.ones(90), np.ones((80, 1)), 1], ids=["few", "many", "table", "one"])
+def test_labels_are_one_for_each_sequence(y: object) -> None:
+    with pytest.raises(InputError, match="one label for each"):
+        detector().fit(X, y)
+
+
 def test_nothing_is_predicted_before_it_is_fitted() -> None:
     with pytest.raises(NotFittedError):
         detector().predict(X)
