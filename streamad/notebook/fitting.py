@@ -181,8 +181,8 @@ def _names(sequences: Sequences, channels: Sequence[str] | None) -> tuple[str, .
         raise InputError(f"channels names {len(names)}, and X has {n}")
     if wrong := [repr(name) for name in names if re.fullmatch(NAME_PATTERN, name) is None]:
         raise InputError(
-            f"{some_of(wrong)}: a channel's name has at most 64 ASCII letters, digits, _ and -, not first also dots; "
-            "rename it, and give its unit with units="
+            f"{some_of(wrong)}: name channels with at most 64 letters a to z, digits, _, - and dots (not first); "
+            "rename them, and give units with units="
         )
     return names
 

@@ -71,7 +71,7 @@ def _by_config(model: Model, folder: Any) -> Model:
         ({"channels": ["a", "a"]}, InputError, "channel named twice: a"),
         ({"units": {"pressure": "bar"}}, InputError, "'pressure', which is no channel"),
         ({"units": "K"}, InputError, "one each"),
-        ({"channels": ["Temp [°C]", "p"]}, InputError, r"'Temp \[°C\]': a channel's name .* units="),
+        ({"channels": ["Temp [°C]", "p"]}, InputError, r"'Temp \[°C\]': name channels with .* units="),
         ({"early": 0}, InputError, "early is 0: give the number of looks"),
         ({"early": True}, InputError, "early is True: give the number of looks"),
     ],
