@@ -37,6 +37,8 @@ from streamad.types import FinishedSequence, FloatArray, Window, from_us
 
 _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
+_IN_A_ROW = 256
+"""Open sequences whose ages are compared before records, verdicts and commits get their turn."""
 _MOST_LOADED = 4
 """Versions that serve no more and whose looks are in memory, those needed last: a learner makes ever new ones."""
 
@@ -127,9 +129,12 @@ class Looking:
 
     async def _due(self, intake: Intake, is_split: Callable[[str], bool]) -> list[_Due]:
         """Return the open sequences at which a look is due."""
-        due = []
+        due, n_compared = [], 0
         for name, stream in list(intake.streams.items()):
             for sequence in list(stream.open.values()):
+                n_compared += 1
+                if n_compared % _IN_A_ROW == 0:
+                    await asyncio.sleep(0)
                 if not _is_whole(sequence) or is_split(name):
                     continue
                 batcher = await self._batcher(tuple(value for _, value in sequence.routes))
