@@ -18,6 +18,7 @@ from streamad.judge.early.course import whole_course
 from streamad.learn.early.training import EarlyTraining
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.verify import verify_files
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
@@ -149,7 +150,9 @@ def load(
     name = model or plant.settings.model.name
     registry = registry_of(plant)
     chosen = registry.in_service(name) if version is None else registry.named(name, version)
-    files = files_of(registry.folder(name, chosen))
+    home = registry.folder(name, chosen)
+    verify_files(home, registry.manifest(name, chosen), f"model {name} {chosen}")  # an error names this folder
+    files = files_of(home)
     own = plant.settings.model.model_copy(update={"name": name})
     settings = plant.settings.model_copy(update={"model": own})
     loaded = Model(settings, files, FrameColumns(id, time, tuple(each.name for each in settings.channels)))

@@ -35,6 +35,7 @@ from streamad.notebook.reasons import Reasons, reasons_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
+from streamad.system.files import writing
 from streamad.system.threads import judging_on_one_thread
 from streamad.types import FinishedSequence, FloatArray, IntArray, Window, from_us
 
@@ -303,10 +304,11 @@ class _Opened:
             settings.model_copy(update={"model": settings.model.model_copy(update={"registry": root})}), root
         )
         home = registry_of(plant).folder(name, version)
-        for file, content in files.items():
-            path = home / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        with writing(root):
+            for file, content in files.items():
+                path = home / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
         self.manifest = registry_of(plant).manifest(name, version)
         with judging_on_one_thread():
             self.service = versions_of(plant, name).load(version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typer.testing import CliRunner
 import streamad
 from streamad import Model
 from streamad.cli import app
-from streamad.errors import ArtifactError, InputError, RegistryError
+from streamad.errors import ArtifactError, InputError, OutputError, RegistryError
 from streamad.messages import ModelRef
 from streamad.notebook.model import UnscorableWarning
+from tests.support.files import file_size_limit
 from tests.support.walks import fitted, walks, with_faults
 
 
@@ -75,8 +77,15 @@ def test_a_damaged_version_is_refused(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "registry")
     (path,) = (tmp_path / "registry").rglob("calibration.npy")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match=re.escape(str(path.parent))):  # not a copy, which is gone then
         streamad.load(tmp_path / "registry", false_alarm_rate=0.05)
+
+
+def test_a_full_disk_is_one_error_for_a_model_that_comes_from_elsewhere(model: Model) -> None:
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - made here
+    with file_size_limit(100), pytest.raises(OutputError, match="cannot write"):
+        copy.threshold  # noqa: B018
+    assert copy.threshold == model.threshold
 
 
 def test_the_saved_version_is_served_and_judges_bit_for_bit_as_the_command_line(
