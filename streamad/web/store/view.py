@@ -50,6 +50,7 @@ __all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "SeenWarning", "View
 
 _TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
+_MOST_WARNINGS = 100_000
 _UNFIT = (
     sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, ArithmeticError, ValueError, TypeError,
     msgspec.MsgspecError, zlib.error,
@@ -318,6 +319,10 @@ class View(Questions):
                 writer.execute(
                     "DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY created_us DESC LIMIT -1 OFFSET ?)",
                     (_MOST_EVENTS,),
+                )
+                # Those read last stay: their times may be forged, and would then never be old.
+                writer.execute(
+                    "DELETE FROM warnings WHERE rowid <= (SELECT max(rowid) FROM warnings) - ?", (_MOST_WARNINGS,)
                 )
             if self._size() > self._max_bytes:
                 with writer:

@@ -26,7 +26,7 @@ from streamad.messages import (
 from streamad.types import to_us
 from streamad.web.store import view as views
 from streamad.web.store.view import View
-from tests.support.web.messages import T, messages_of, verdict
+from tests.support.web.messages import T, messages_of, verdict, warning_of
 
 DAY_US = 86_400_000_000
 
@@ -222,6 +222,18 @@ def test_readers_cannot_write_and_see_what_was_committed(tmp_path: Path) -> None
     assert len(view.latest(9)) == 1
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         view._reader().execute("DELETE FROM sequences")  # noqa: SLF001
+    view.close()
+
+
+def test_warnings_from_the_future_do_not_fill_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.web.store.view._MOST_WARNINGS", 5)
+    view = opened(tmp_path)
+    view.put([verdict(1), *(warning_of(i, time=datetime(9999, 1, 1, tzinfo=UTC)) for i in range(20)), warning_of(20)])
+    view.trim()
+    assert [one.sequence for one in view.warnings(99)] == ["B-16", "B-17", "B-18", "B-19", "B-20"]
+    view.put([warning_of(21)])
+    view.trim()
+    assert len(view.warnings(99)) == 5
     view.close()
 
 
