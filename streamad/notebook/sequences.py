@@ -136,13 +136,13 @@ def _of_array(values: _Numbers, name: str, place: int) -> FinishedSequence:
 
 
 def _sequence(stream: str, name: str, times_us: IntArray, values: _Numbers, place: int) -> FinishedSequence:
-    """Return the sequence of ``values`` [T, C] without the points at its end that have none."""
+    """Return the sequence of ``values`` [T, C] without the points at its end that have none, but with one at least."""
+    if not len(values):
+        raise InputError(f"sequence {name!r} has no point")
     if np.isinf(values).any():
         raise InputError(f"sequence {name!r} has infinite values: leave them out, or write NaN for missing")
     has = np.flatnonzero(np.isfinite(values).any(axis=1))
-    n = int(has[-1]) + 1 if len(has) else 0
-    if not n:
-        raise InputError(f"sequence {name!r} has no value")
+    n = int(has[-1]) + 1 if len(has) else 1
     with np.errstate(over="ignore"):
         kept: FloatArray = np.ascontiguousarray(values[:n], dtype=np.float32)
     if np.isinf(kept).any():

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -33,8 +34,11 @@ def test_scores_are_high_for_anomalies_and_decisions_follow_the_p_values(model: 
         np.testing.assert_array_equal(model.predict(X), model.decision_function(X) >= model.threshold)
 
 
-def test_a_sequence_that_is_too_short_has_no_score_and_predict_refuses_it(model: Model) -> None:
-    X = [walks(1, 1)[0], np.zeros((2, 1))]
+@pytest.mark.parametrize("odd", [np.zeros((2, 1)), np.full((2, 40), np.nan)], ids=["short", "without a value"])
+def test_a_sequence_without_enough_values_has_no_score_and_predict_refuses_it(
+    model: Model, odd: npt.NDArray[np.float64]
+) -> None:
+    X = [walks(1, 1)[0], odd]
     with pytest.warns(UnscorableWarning, match="1 of 2 sequences have no score, the first, '1': too few samples"):
         scores = model.decision_function(X)
     assert np.isnan(scores).tolist() == [False, True]

@@ -97,7 +97,7 @@ def test_columns_are_named() -> None:
         ([np.zeros((2, 4)), np.zeros((3, 4))], r"different numbers of channels: \[2, 3\]"),
         (np.array([[["a"]]]), "not numbers"),
         (np.full((1, 1, 2), np.inf), "infinite"),
-        (np.full((1, 1, 2), NAN), "'0' has no value"),
+        (np.zeros((1, 1, 0)), "'0' has no point"),
         (np.full((1, 1, 2), 1e300), "too large"),
         (pd.DataFrame({"id": ["a"], "t": [1.0], "x": [1.0]}), "no column time"),
         (pd.DataFrame({"id": ["a"], "time": [1.0]}), "no channel"),
