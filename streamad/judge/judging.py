@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -86,19 +87,23 @@ class Judge:
         """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored.
 
         The attribution of an alert is owed to the partition's ``ledger``; if that has no room, the alert waits for it.
-        ``looks`` were taken at it while it ran; those that are left come first. They change nothing of the verdict but
-        that it names a warning. Raises DetectorError.
+        ``looks`` were taken at it while it ran; those that are left are taken now. They change nothing of the verdict
+        but that it names a warning. Raises DetectorError.
         """
-        seen = None
-        if self._looking is not None and refused is None:
-            batcher = await self._batchers.batcher_for(sequence.routes)
-            if not isinstance(batcher, Unscorable):
-                seen = await self._looking.finish(sequence, looks, batcher)
-        judged = await self._judged(sequence, ledger, refused)
-        looks = looks if seen is None else seen.looks
-        if looks is None or looks.warning is None:
-            return replace(judged, seen=seen)
-        return replace(judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen)
+        if self._looking is None or refused is not None:
+            return _naming(await self._judged(sequence, ledger, refused), looks, None)
+        # Beside the looks: the window must be submitted in this task's first step, before what waits is flushed.
+        left = asyncio.ensure_future(self._looks_left(self._looking, sequence, looks))
+        try:
+            judged = await self._judged(sequence, ledger, refused)
+            return _naming(judged, looks, await left)
+        finally:
+            left.cancel()
+            await asyncio.gather(left, return_exceptions=True)
+
+    async def _looks_left(self, looking: Looking, sequence: FinishedSequence, looks: LooksTaken | None) -> Seen | None:
+        batcher = await self._batchers.batcher_for(sequence.routes)
+        return None if isinstance(batcher, Unscorable) else await looking.finish(sequence, looks, batcher)
 
     async def _judged(self, sequence: FinishedSequence, ledger: Ledger, refused: str | None) -> JudgedSequence:
         window = judged_window(sequence, self._settings, self._channels) if refused is None else Unscorable(refused)
@@ -140,3 +145,11 @@ class Judge:
             if debt is None:
                 attribution = await self._explainer.attribution(alert, result.terms, window)
         return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, model.knows(verdict))
+
+
+def _naming(judged: JudgedSequence, looks: LooksTaken | None, seen: Seen | None) -> JudgedSequence:
+    """Return ``judged`` with what looks have ``seen`` at its end; its verdict names the warning, if there was one."""
+    looks = looks if seen is None else seen.looks
+    if looks is None or looks.warning is None:
+        return replace(judged, seen=seen)
+    return replace(judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen)

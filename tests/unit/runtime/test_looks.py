@@ -13,12 +13,14 @@ import pytest
 
 from streamad.errors import PartitionLost
 from streamad.judge.early.looking import Looking
+from streamad.judge.explainer import Ledger as Debts
+from streamad.judge.judging import Judge
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OpenSequence, OutputRecord, Verdict
 from streamad.partition_progress import LooksTaken
 from streamad.runtime.reports import MOST_LOOKED, MOST_OPEN, open_sequences
 from streamad.settings.plant_yaml import Settings
-from streamad.testing import ListSource
+from streamad.testing import ListSource, ManualClock
 from streamad.types import FinishedSequence, PartitionAssigned, Position, Record, RecordBatch
 from tests.support.runtime.early import AGES, LONGEST, RATE, looks, model
 from tests.support.runtime.ledger import Ledger
@@ -36,6 +38,7 @@ from tests.support.runtime.pipeline import (
     settings_of,
     until,
 )
+from tests.support.waiting import LIMIT_S
 
 
 def settings(lateness: str = "3s", **sections: Any) -> Settings:
@@ -337,6 +340,22 @@ async def test_before_the_first_model_and_without_looks_of_its_own_nothing_is_wa
         ledger = Ledger()
         await run_pipeline(ListSource.of(recordings(1)), plant, clock=clock, batchers=batchers, committer=ledger)
         assert check_law(outputs_of(ledger)) == {}
+
+
+async def test_looks_at_a_finished_sequence_do_not_keep_its_window_from_the_next_batch() -> None:
+    """A window that came only after its looks would miss the flush, and wait ``run.batch_wait`` for another."""
+    plant, clock = settings(), ManualClock(START_US)
+    batcher = MicroBatcher(model(), clock, plant.run.model_copy(update={"batch_wait": 3_600_000_000}))
+    looking = Looking(plant, batcher, clock, load=lambda _: model(), explainer=None, emit=lambda *_, **__: None)
+    times_us = START_US + np.arange(7, dtype=np.int64) * 1_000_000
+    odd = FinishedSequence("a", "1", "marker", times_us, np.full((7, 3), 10, np.float32), Position(0, 0))
+    judging = asyncio.create_task(Judge(plant, batcher, clock, None, looking).judge(odd, Debts()))
+    await asyncio.sleep(0)  # as the pipeline does before it flushes
+    batcher.flush()
+    judged = await asyncio.wait_for(judging, LIMIT_S)
+    assert judged.verdict.decision == "anomalous"
+    assert judged.verdict.warning is not None
+    await batcher.close()
 
 
 async def test_of_versions_that_serve_no_more_those_needed_last_stay_in_memory() -> None:
