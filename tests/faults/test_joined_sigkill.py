@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL a
 def test_killed_while_its_files_grow_nothing_is_lost_or_repeated(beside: str) -> None:
     operate, learn = beside == "metrics and notices", beside == "a learner"
     options = argparse.Namespace(kills=5, seed=3, detector="mean_square", limit_s=240.0, operate=operate, learn=learn)
-    options.hold, options.each, options.states = (word in beside for word in ("hold", "lists", "states"))
+    words = ("hold", "lists", "states", "warnings")
+    options.hold, options.each, options.states, options.early = (word in beside for word in words)
     figures = faults_on_files.run(options, {"detector": "mean_square"})
     assert figures["kills"] == 5
     assert figures["sequences"] > 500
