@@ -142,7 +142,9 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
         assert ended["code"] == 0, errors
         assert "refused" not in errors
     assert f"torch: not installed, serving with {serving}" in checked[0]["out"]
-    assert json.loads(replayed[0]["out"].splitlines()[-1])["counters"] == expected
+    counters = json.loads(replayed[0]["out"].splitlines()[-1])["counters"]
+    of_timing = {"commits": 0}  # how many fall into the time of one is no matter of the backend
+    assert {**counters, **of_timing} == {**expected, **of_timing}
     assert len(plant.lines("verdicts")) == 16
     for folder in ("lean", "out"):
         assert warned(plant.folder / folder) == about(warned(plant.folder / "replayed"))
