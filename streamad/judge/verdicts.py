@@ -155,8 +155,11 @@ def scored(
 
 def make_alert(verdict: Verdict, settings: AlertSettings) -> Alert | None:
     """Return the alert of an anomalous verdict, None for any other."""
-    if verdict.decision != "anomalous":
-        return None
+    return alert_of(verdict, settings) if verdict.decision == "anomalous" else None
+
+
+def alert_of(verdict: Verdict, settings: AlertSettings) -> Alert:
+    """Return a scored verdict as an alert, whatever its decision: reasons may be asked for a normal sequence, too."""
     assert verdict.score is not None
     assert verdict.p_value is not None
     assert verdict.tail is not None

@@ -16,8 +16,8 @@ from streamad.judge.calibration import Calibration
 from streamad.judge.envelope import Envelope
 from streamad.judge.explainer import attribution_by
 from streamad.judge.scoring import ModelInService
-from streamad.judge.verdicts import p_text
-from streamad.messages import Alert, Attribution, ChannelSegment, ChannelShare, NearestSequence, Verdict
+from streamad.judge.verdicts import alert_of, p_text
+from streamad.messages import Attribution, ChannelSegment, ChannelShare, NearestSequence, Verdict
 from streamad.pictures.content import Courses, picture_of
 from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts, headline
@@ -118,27 +118,11 @@ def reasons_of(
     model: ModelInService, verdict: Verdict, terms: FloatArray, window: Window, settings: Settings
 ) -> Reasons:
     """Return why ``model`` gave these terms [K] to ``window``. Raises DetectorError for a sequence without a score."""
-    if verdict.score is None or verdict.p_value is None or verdict.tail is None or verdict.model is None:
+    if verdict.score is None:
         raise DetectorError(f"sequence {verdict.sequence!r} has no score: {verdict.detail}")
     rate = settings.alerts.false_alarm_rate
-    # Reasons are asked for normal sequences too: they are made as those of an alert.
-    alert = Alert(
-        alert_id=verdict.verdict_id,
-        stream=verdict.stream,
-        sequence=verdict.sequence,
-        reason=verdict.reason,
-        start_time=verdict.start_time,
-        end_time=verdict.end_time,
-        n_samples=verdict.n_samples,
-        score=verdict.score,
-        p_value=verdict.p_value,
-        false_alarm_rate=rate,
-        tail=verdict.tail,
-        model=verdict.model,
-        created_at=verdict.created_at,
-    )
     span_us = round((verdict.end_time - verdict.start_time).total_seconds() * 1e6)
     shown = shown_share(settings.window, verdict.n_samples, span_us)
     courses = Courses(settings.channel_specs, window.values[:, : window.length], window.length, shown)
-    attribution = attribution_by(model, alert, terms, window, settings)
+    attribution = attribution_by(model, alert_of(verdict, settings.alerts), terms, window, settings)
     return Reasons(verdict, attribution, courses, rate, model.envelope, model.calibration)

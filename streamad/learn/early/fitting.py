@@ -21,7 +21,7 @@ FEWEST_SEQUENCES: Final = 8
 """A look that fewer training sequences reach is dropped."""
 KIND: Final = "ensemble"
 OPTIONS: Final = {"effort": "distances", "spaces": ["moments", "readings"]}
-"""The detector of a look: the default's distances of levels and courses, which cost little and see faults soonest."""
+"""The detector of a look: the default's distances of levels and courses alone, because there are ten of them."""
 
 
 def usual_length(courses: Sequence[Course]) -> int:
