@@ -96,9 +96,8 @@ class Policy:
         self._digest_s = receiver.digest_us / 1e6
         self._quiet_s = receiver.quiet / 1e6
         self._waiting: deque[Batch] = deque()
-        self._quiet: dict[
-            tuple[type[Told], str], _Quiet
-        ] = {}  # all periods are of one length: the first one ends first
+        # All periods are of one length: the first one ends first.
+        self._quiet: dict[tuple[type[Told], str], _Quiet] = {}
         self._next_notice_s = float("-inf")
         self.n_held = 0
         """Alerts that wait."""
