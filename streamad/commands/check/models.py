@@ -13,7 +13,6 @@ from streamad.errors import ConfigError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Router
 from streamad.judge.calibration import certifiable_rate
-from streamad.judge.early.model import MOVED
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
@@ -153,11 +152,6 @@ def looks_of(settings: Settings, model: ModelInService) -> list[Finding]:
     if rate < certifiable_rate(n):
         fact = f"{shown}; {n} sequences cannot certify {rate:g}: the tail is extrapolated"
         advice = f"set alerts.early.false_alarm_rate to {certifiable_rate(n):.2g} or more, or train on more sequences"
-        return [warning("alerts.early", fact, advice)]
-    if early.calibration.alert_score(rate) > MOVED:
-        n_moved = int((early.calibration.scores >= MOVED).sum())
-        fact = f"{shown}; nothing can be warned of: {n_moved} of {n} calibration sequences deviate as much as one can"
-        advice = "a channel moves in them before it does in any that trains: look at them, or train on more sequences"
         return [warning("alerts.early", fact, advice)]
     if isinstance(settings.alerts.early.looks, int) and early.usual > settings.window.length:
         fact = f"{shown}, which has {early.usual} points: the window holds {settings.window.length}"

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from streamad.errors import StreamadError
+from streamad.errors import StreamadError, some_of
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Batchers
-from streamad.judge.early.course import course_of, look_at, n_seen, n_seen_of
-from streamad.judge.early.model import NO_LOOK, EarlyModel
+from streamad.judge.early.course import Course, course_of, look_at, n_seen, n_seen_of
+from streamad.judge.early.model import NO_LOOK, EarlyModel, Look
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
@@ -276,20 +276,40 @@ class Looking:
             # Alone: in company the last digits of z would depend on the others, and on when the look is taken.
             largest = max(largest, float((await batcher.run(early.looks[number].z, [seen]))[0]))
             maxima.append(largest)
+            outputs = (*outputs, *self._moved_early(sequence, course, early.looks[: number + 1], seen, ref))
             if warned is None and early.p_value(largest)[0] <= self._rate:
                 warning = self._warning(sequence, ref, early, number, largest)
                 warned = WarningRef(warning.warning_id, warning.age)
-                outputs = await self._told(warning, number, seen if explains else None)
+                outputs = (*outputs, *await self._told(warning, number, seen if explains else None))
         if n_due > n_looks:
-            outputs = (*outputs, self._runs_long(sequence, ref, early))
+            text = f"goes on beyond the longest training sequence ({early.longest} points)"
+            outputs = (*outputs, self._event("runs_long", sequence, text, ref))
         return Seen(LooksTaken(model=ref, n=n_due, largest=largest, warning=warned), outputs, tuple(maxima))
 
-    def _runs_long(self, sequence: FinishedSequence, ref: ModelRef, early: EarlyModel) -> OutputRecord:
-        """Return the event of a sequence that is longer than all in training; it is committed with the looks taken."""
-        text = (
-            f"{visible_name(sequence.sequence)} goes on beyond the longest training sequence ({early.longest} points)"
-        )
-        event = self._emit("runs_long", text, stream=sequence.stream, model=ref, waits=False)
+    def _moved_early(
+        self, sequence: FinishedSequence, course: Course, looks: Sequence[Look], window: Window, ref: ModelRef
+    ) -> tuple[OutputRecord, ...]:
+        """Return the event of channels that the last of ``looks``, at ``window``, is the first to see move too early.
+
+        Whether it is the first follows from the samples alone: the looks before saw the beginning of the same course.
+        """
+        moved = looks[-1].moved(window)
+        if moved:
+            for look in reversed(looks[:-1]):
+                before = look_at(course, look.form.n_points, self._settings.window, self._channels)
+                if before is not None:
+                    moved -= look.moved(before)
+                    break
+        if not moved:
+            return ()
+        which = some_of([self._channels[channel].name for channel in sorted(moved)])
+        text = f"{which} moved within {window.length} points, earlier than in all training sequences"
+        return (self._event("moved_early", sequence, text, ref),)
+
+    def _event(self, kind: str, sequence: FinishedSequence, text: str, ref: ModelRef) -> OutputRecord:
+        """Return an event of a sequence; it is committed with the looks taken."""
+        text = f"{visible_name(sequence.sequence)}: {text}"
+        event = self._emit(kind, text, stream=sequence.stream, model=ref, waits=False)
         return OutputRecord("events", sequence.stream, event)
 
     async def _told(self, warning: EarlyWarning, number: int, window: Window | None) -> tuple[OutputRecord, ...]:

@@ -20,18 +20,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamad.errors import some_of
 from streamad.judge.attribution import Explanation, Reference, explain
 from streamad.judge.calibration import Calibration, scores_of
 from streamad.messages import Tail
 from streamad.ports import FittedDetector, Scorer
-from streamad.types import CONSTANT_SHARE, BoolArray, ChannelSpec, FloatArray, IntArray, Window
+from streamad.types import CONSTANT_SHARE, ChannelSpec, FloatArray, IntArray, Window
 
 Scales = npt.NDArray[np.float64]
 NO_LOOK = -1e6
 """The largest z of a sequence without a look; it is no p-value's reason, but counts in n."""
-MOVED = 1e3
-"""The z of a look in which a channel has moved that never did in training: above whatever a detector says."""
+HIGHEST_Z = 1e3
+"""The z of a look whose detector gives no number."""
 _LEAST_SPREAD = 0.02  # of logarithms of scores: rounding must not become a z
 _LEAST_SCORE = 1e-12
 _STEP = 1 / 1024  # of z: what is scored together, or as which float, must not decide a p-value; a float32 holds it
@@ -71,8 +70,8 @@ class Look:
         values = np.stack([window.values for window in windows])
         logs = _logs(self.scorer.score(*self.scored(values)))
         found: Scales = (logs - self.form.median) / self.form.spread + self.form.weight
-        found = np.clip(np.nan_to_num(found, nan=MOVED, posinf=MOVED), NO_LOOK, MOVED)
-        return np.where(self.moved(values).any(axis=1), MOVED, np.round(found / _STEP) * _STEP)
+        found = np.clip(np.nan_to_num(found, nan=HIGHEST_Z, posinf=HIGHEST_Z), NO_LOOK, HIGHEST_Z)
+        return np.round(found / _STEP) * _STEP
 
     def scored(self, values: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return windows [N, C, n] without the channels that stood still, and their lengths [N], for the scorer."""
@@ -84,11 +83,6 @@ class Look:
 
         None if no reference window is as long as the look.
         """
-        if (moved := self.moved(window.values[None])[0]).any():
-            shares, early = np.zeros(len(channels)), np.array([*self.form.still])[moved]
-            shares[early] = 1 / len(early)
-            which = some_of([channels[channel].name for channel in early.tolist()])
-            return Explanation(shares, (), detail=f"{which} moved earlier than in all training sequences")
         n = self.form.n_points
         enough = np.flatnonzero(reference.lengths >= n)
         if not len(enough):
@@ -98,12 +92,15 @@ class Look:
         scorer = _OfWhole(self, (len(channels), n), 1)
         return explain(scorer, window, begun)
 
-    def moved(self, values: FloatArray) -> BoolArray:
-        """Return which of the channels that stood still in training have moved in windows [N, C, n], bool [N, S]."""
-        still = self.form.still
-        usual = np.array([*still.values()], dtype=np.float64)[:, None]
-        is_off = np.abs(values[:, [*still]] - usual) > CONSTANT_SHARE * np.abs(usual)
-        return np.asarray(is_off.any(axis=2))
+    def moved(self, window: Window) -> set[int]:
+        """Return the indexes of the channels that have moved in ``window`` [C, n] and stood still in all of training.
+
+        The detector does not see them. They have no z: one such calibration sequence would be the largest of all, and
+        with it no p-value could be below 2/(n + 1).
+        """
+        usual = self.form.still
+        by = np.abs(window.values[[*usual]] - np.array([*usual.values()], dtype=np.float64)[:, None]).max(axis=1)
+        return {channel for channel, far in zip(usual, by, strict=True) if far > CONSTANT_SHARE * abs(usual[channel])}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,10 +17,13 @@ AGES = (2, 4, 6)
 RATE, LONGEST = 0.02, 7
 
 
-def looks(ages: Iterable[int] = AGES) -> EarlyModel:
-    """Looks to which a sequence around 1 is usual: its mean squares have the logarithm log 3."""
-    forms = [LookForm(n_points=age, median=float(np.log(3)), spread=1.0) for age in ages]
-    of = [Look(form, SquareScorer((len(CHANNELS), form.n_points))) for form in forms]
+def looks(ages: Iterable[int] = AGES, still: Mapping[int, dict[int, float]] = MappingProxyType({})) -> EarlyModel:
+    """Looks to which a sequence around 1 is usual: its mean squares have the logarithm log 3.
+
+    ``still`` are the readings of the channels that stood still in training up to an age.
+    """
+    forms = [LookForm(n_points=age, median=float(np.log(3)), spread=1.0, still=still.get(age, {})) for age in ages]
+    of = [Look(form, SquareScorer((len(CHANNELS) - len(form.still), form.n_points))) for form in forms]
     return early_model(of, np.random.default_rng(0).uniform(0, 1, 199), RATE, usual=8, longest=LONGEST)
 
 

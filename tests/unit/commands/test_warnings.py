@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from streamad.commands.check.models import looks_of
 from streamad.commands.shared.figures.labels import Label, LabelOptions, Labels
 from streamad.commands.shared.figures.warnings import print_expected, warning_figures
 from streamad.commands.shared.monitor import warning_line
-from streamad.judge.early.model import MOVED, EarlyModel, early_model
 from streamad.judge.verdicts import span_text
 from streamad.learn.registry.manifest import DetectorRecord, EarlyExpectation, EarlyRecord
 from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
@@ -135,12 +133,6 @@ def early_settings(rate: float) -> Settings:
     return settings_of(alerts={"early": {"false_alarm_rate": rate}})
 
 
-def calibrated(n_moved: int) -> EarlyModel:
-    """Looks with so many calibration sequences in which a channel moves before it does in training."""
-    maxima = np.concatenate([np.linspace(0, 1, 199 - n_moved), np.full(n_moved, MOVED)])
-    return early_model(looks().looks, maxima, 0.02, usual=8)
-
-
 @pytest.mark.parametrize(
     ("settings", "service", "expected"),
     [
@@ -148,12 +140,6 @@ def calibrated(n_moved: int) -> EarlyModel:
         (early_settings(0.02), model_of(), ["trained without them"]),
         (early_settings(0.02), model(early=looks()), ["3 looks at 25% to 75% of the usual length; 199 sequences"]),
         (early_settings(0.001), model(early=looks()), ["199 sequences cannot certify 0.001"]),
-        (
-            early_settings(0.02),
-            model(early=calibrated(4)),
-            ["nothing can be warned of: 4 of 199"],
-        ),
-        (early_settings(0.02), model(early=calibrated(3)), ["199 sequences calibrate them for 0.02"]),
         (early_settings(0.02), model(early=replace(looks(), usual=30)), ["has 30 points: the window holds 16"]),
     ],
 )

@@ -79,12 +79,12 @@ def check_law(commits: Iterable[Iterable[OutputRecord]]) -> dict[str, tuple[int,
 
 def long_ones(ledger: Ledger) -> list[tuple[str | None, str]]:
     """Stream and name of each sequence that was said to go on beyond all in training, as often as it was."""
-    events = [each.message for outputs in outputs_of(ledger) for each in outputs if each.role == "events"]
-    return sorted(
-        (each.stream, each.message.split()[0])
-        for each in events
-        if isinstance(each, Event) and each.kind == "runs_long"
-    )
+    return sorted((each.stream, each.message.split(":")[0]) for each in events_of(ledger, "runs_long"))
+
+
+def events_of(ledger: Ledger, kind: str) -> list[Event]:
+    messages = [each.message for outputs in outputs_of(ledger) for each in outputs if each.role == "events"]
+    return [each for each in messages if isinstance(each, Event) and each.kind == kind]
 
 
 def outputs_of(ledger: Ledger) -> list[list[OutputRecord]]:
@@ -211,6 +211,35 @@ async def test_a_restart_at_any_record_gives_the_same_warnings() -> None:
         await run_pipeline(ListSource.of(records), settings(), model=model(), committer=ledger)
         assert check_law(outputs_of(ledger)) == expected, f"after record {n_first}"
         assert long_ones(ledger) == long, f"after record {n_first}"
+
+
+def moving(name: str, at: float, n: int = 9) -> list[bytes]:
+    """Sequence ``name`` of single samples around 1, whose flow moves from 1 to 2 at a time."""
+    start = 100.0 * int(name)
+    found = [line("a", name, [start + each], 1.0, end=each == n - 1) for each in range(n)]
+    odd = [message.replace(b"1.0]]", b"2.0]]") for message in found]
+    return [new if each >= at else old for each, (old, new) in enumerate(zip(found, odd, strict=True))]
+
+
+async def test_a_channel_that_moves_before_it_ever_did_is_an_event_once_and_no_warning_wherever_it_restarts() -> None:
+    flow = {CHANNELS.index("flow"): 1.0}
+    service = model(early=looks(still={2: flow, 4: flow}))
+    records = records_of([message for name, at in enumerate((1.0, 3.0, 4.0, 9.0)) for message in moving(str(name), at)])
+    expected = ["0: flow moved within 2 points, earlier than in all training sequences",
+                "1: flow moved within 4 points, earlier than in all training sequences"]  # fmt: skip
+    for n_first in range(1, len(records)):
+        ledger = Ledger()
+        first = tuple(records[:n_first])
+
+        async def stop(run: Run, _: asyncio.Task[None], n_first: int = n_first, ledger: Ledger = ledger) -> None:
+            await until(lambda: "p" in ledger.progress and ledger.progress["p"].next_offset == n_first)
+            run.pipeline.request_stop()
+
+        script = ListSource([PartitionAssigned("p"), RecordBatch("p", first, n_first)], endless=True)
+        await run_pipeline(script, settings("0s"), model=service, committer=ledger, while_running=stop)
+        await run_pipeline(ListSource.of({"p": records}), settings("0s"), model=service, committer=ledger)
+        assert [each.message for each in events_of(ledger, "moved_early")] == expected, f"after record {n_first}"
+        assert check_law(outputs_of(ledger)) == {}
 
 
 def turning_odd(n: int, n_odd: int) -> list[bytes]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.judge.early.model import MOVED, NO_LOOK, Look, early_model, form_of
+from streamad.judge.early.model import HIGHEST_Z, NO_LOOK, Look, early_model, form_of
 from streamad.types import FloatArray, IntArray, Window
 
 
@@ -53,13 +53,13 @@ def test_a_calibration_sequence_that_is_looked_at_again_counts_itself() -> None:
     assert [model.p_value(each)[0] for each in found.tolist()] == [(41 - rank) / 41 for rank in range(40)]
 
 
-def test_a_channel_that_stood_still_in_training_is_not_scored_and_must_not_move() -> None:
+def test_a_channel_that_stood_still_in_training_is_not_scored_and_said_to_have_moved() -> None:
     look = Look(form_of(3, {0: 250.0}, np.ones((20, 1), np.float32)), Levels())
-    still, moved = look.z(windows_of([[250, 250, 250], [1, 1, 1]], [[250, 250, 251], [1, 1, 1]]))
-    assert still == pytest.approx(0.0, abs=1e-6)
-    assert moved == MOVED
-    rounded = np.float32(250) * np.float32(1 + 2e-7)
-    assert look.z(windows_of([[250, 250, float(rounded)], [1, 1, 1]])) == pytest.approx([0.0], abs=1e-6)
+    still, moved = windows_of([[250, 250, 250], [1, 1, 1]], [[250, 250, 251], [1, 1, 1]])
+    assert look.z([still, moved]) == pytest.approx([0.0, 0.0], abs=1e-6)
+    assert (look.moved(still), look.moved(moved)) == (set(), {0})
+    rounded = float(np.float32(250) * np.float32(1 + 2e-7))
+    assert look.moved(windows_of([[250, 250, rounded], [1, 1, 1]])[0]) == set()
 
 
 def test_the_p_value_is_that_of_the_largest_z_of_whole_sequences() -> None:
@@ -113,5 +113,5 @@ class Broken(Levels):
 def test_a_z_is_always_a_number() -> None:
     form = form_of(3, {}, np.ones((20, 1), np.float32))
     odd, beyond, none = Look(form, Broken()).z(windows_of(*[[[1, 1, 1]]] * 3))
-    assert (odd, beyond) == (MOVED, MOVED)
+    assert (odd, beyond) == (HIGHEST_Z, HIGHEST_Z)
     assert NO_LOOK <= none < 0
