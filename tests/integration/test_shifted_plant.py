@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
+from streamad.commands.shared import monitor
+from streamad.commands.shared.console import VisibleConsole
 from tests.support.runtime.cli import CliPlant, Outcome
 
 N = 40
@@ -110,6 +112,27 @@ def test_replay_gives_the_event_as_run_does(trained: CliPlant) -> None:
         said.append((event["kind"], event["message"], event["figures"]))
     assert said[0] == said[1]
     assert said[0][0] == "many_alerts"
+
+
+@pytest.mark.parametrize("how", ["", "--quiet", "--json"])
+def test_replay_prints_an_event_as_a_line_of_text(trained: CliPlant, how: str) -> None:
+    said = trained(f"replay shifted {how}").err.splitlines()
+    (line,) = [line for line in said if "many_alerts" in line]
+    assert line.startswith("EVENT many_alerts: ")
+    assert not [line for line in said if line.startswith("{")]
+
+
+def test_at_a_terminal_a_quiet_run_prints_an_event_as_any_other_does_and_else_it_is_in_its_log(
+    trained: CliPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained.write_config(source={"url": "shifted"}, model={"recordings": None, "detector": "nearest", "options": {}})
+    (line,) = [line for line in trained("run --quiet").err.splitlines() if "many_alerts" in line]
+    assert (json.loads(line)["event"], json.loads(line)["level"]) == ("many_alerts", "warning")
+    shutil.rmtree(trained.folder / "checkpoint")
+    terminal = VisibleConsole(stderr=True, force_terminal=True, no_color=True, width=400, soft_wrap=True)
+    monkeypatch.setattr(monitor, "err", terminal)
+    (line,) = [line for line in trained("run --quiet").err.splitlines() if "many_alerts" in line]
+    assert "EVENT many_alerts: " in line
 
 
 def test_run_says_it_as_an_event_once_and_in_its_summary_and_a_second_run_too(trained: CliPlant) -> None:

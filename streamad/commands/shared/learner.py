@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from streamad.commands.shared.console import err, note, stop_on_signals, wrapped
-from streamad.commands.shared.monitor import event_line
+from streamad.commands.shared.monitor import event_printer
 from streamad.errors import StoreError, StreamadError
 from streamad.learn.parts import registry_of, store_for, store_path
 from streamad.learn.process.events import LearnerEvents
@@ -16,7 +16,7 @@ from streamad.learn.process.service import PlantLearner
 from streamad.learn.process.state import state_file
 from streamad.learn.trainer.results import TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
-from streamad.messages import Event, Request
+from streamad.messages import Request
 from streamad.outputs.marks.place import send_feedback
 from streamad.plant import Plant
 from streamad.system.locks import try_lock
@@ -32,12 +32,8 @@ class NoAnswerError(StreamadError):
 
 def learner_of(plant: Plant, *, trains: bool = True) -> tuple[PlantLearner, LearnerEvents]:
     """Return the learner of the plant, and its events, which are shown on stderr as they come."""
-
-    def shown(event: Event) -> None:
-        err.print(event_line(event, names_model=plant.settings.models is not None))
-
     store_path(plant).parent.mkdir(parents=True, exist_ok=True)
-    events = LearnerEvents(plant, shown)
+    events = LearnerEvents(plant, event_printer(plant))
     return PlantLearner(plant, events.emit, state_file(plant), events=events.counts, trains=trains), events
 
 

@@ -123,6 +123,12 @@ def event_line(event: Event, *, names_model: bool) -> Fields:
     return line.add_words(event.message)
 
 
+def event_printer(plant: Plant) -> Callable[[Event], None]:
+    """Return what prints an event of ``plant`` on stderr, as one line."""
+    names_model = plant.settings.models is not None
+    return lambda event: err.print(event_line(event, names_model=names_model))
+
+
 @contextmanager
 def calm_garbage_collector() -> Iterator[None]:
     """Exclude from garbage collection what a long run never frees: modules, the model, the config.
@@ -173,7 +179,7 @@ class Monitor:
         self._plant = plant
         self._quiet = quiet
         self._keeps_verdicts = keeps_verdicts
-        on_event = self._on_event if err.is_terminal and not quiet else None
+        on_event = event_printer(plant) if err.is_terminal or not learns else None  # a service's go to its log
         self._events = EventLog(plant.settings.name, plant.clock, on_event)
         self._learning = self._serving_of(learner) if learns else None
         self._is_of_plant = learns
@@ -361,6 +367,3 @@ class Monitor:
             self._watcher.explained(attribution)
         if not self._quiet:
             err.print(attribution_line(attribution))
-
-    def _on_event(self, event: Event) -> None:
-        err.print(event_line(event, names_model=self._plant.settings.models is not None))
