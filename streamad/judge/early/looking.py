@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from streamad.errors import StreamadError, some_of
+from streamad.errors import some_of
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.ingest.sequences.sequence_ends import StreamState
@@ -25,6 +26,7 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Batchers
 from streamad.judge.early.course import Course, course_of, look_at, n_seen, n_seen_of
 from streamad.judge.early.model import NO_LOOK, EarlyModel, Look
+from streamad.judge.early.pinned import MOST_LOADED, NotNowError, PinnedVersions
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
@@ -39,8 +41,8 @@ _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
 _IN_A_ROW = 256
 """Open sequences whose ages are compared before records, verdicts and commits get their turn."""
-_MOST_LOADED = 4
-"""Versions that serve no more and whose looks are in memory, those needed last: a learner makes ever new ones."""
+_PATIENCE_US = 3_000_000
+"""How long the end of a sequence waits for a version that cannot be read for a reason that may pass."""
 
 
 def warning_id(stream: str, sequence: str, start_us: int) -> str:
@@ -106,11 +108,9 @@ class Looking:
         self._channels = settings.channel_specs
         self._batchers = batchers
         self._clock = clock
-        self._load = load
         self._explainer = explainer
         self._emit = emit
-        self._loaded: dict[ModelRef, EarlyModel | None] = {}
-        self._loading = asyncio.Lock()
+        self._former = PinnedVersions(load, clock, emit)
         self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
         self._limits: dict[ModelRef, float] = {}
 
@@ -125,7 +125,8 @@ class Looking:
         for each in await self._due(intake, is_split):
             if not self._batchers.is_idle:
                 return
-            await self._look_at(intake, tell, each)
+            with suppress(NotNowError):
+                await self._look_at(intake, tell, each)
 
     async def _due(self, intake: Intake, is_split: Callable[[str], bool]) -> list[_Due]:
         """Return the open sequences at which a look is due."""
@@ -138,8 +139,9 @@ class Looking:
                 if not _is_whole(sequence) or is_split(name):
                     continue
                 batcher = await self._batcher(tuple(value for _, value in sequence.routes))
-                if batcher is not None and await self._is_due(batcher, sequence):
-                    due.append(_Due(name, stream, sequence, batcher))
+                with suppress(NotNowError):  # what cannot be seen yet is seen later, or at its end
+                    if batcher is not None and await self._is_due(batcher, sequence):
+                        due.append(_Due(name, stream, sequence, batcher))
         return due
 
     async def _look_at(self, intake: Intake, tell: Callable[[list[OutputRecord]], None], due: _Due) -> None:
@@ -165,7 +167,17 @@ class Looking:
         """
         if sequence.partial or sequence.is_late:
             return None
-        return await self._seen(sequence, looks, batcher, explains=False)
+        left_us = _PATIENCE_US
+        while True:
+            try:
+                return await self._seen(sequence, looks, batcher, explains=False)
+            except NotNowError as error:
+                assert looks is not None  # else the version in service looks at it
+                left_us -= error.wait_us
+                if left_us < 0:
+                    self._former.gave_up(looks.model)
+                    return Seen(msgspec.structs.replace(looks, n=_ALL))
+                await self._clock.sleep(error.wait_us / 1e6)
 
     def looked(self, sequence: OpenSequence) -> Looked | None:
         """Return what looks have found so far at an open sequence, None if that is nothing."""
@@ -174,7 +186,7 @@ class Looking:
         if looks is None or early is None or looks.largest <= NO_LOOK:
             return None
         if looks.model not in self._limits:
-            if len(self._limits) > _MOST_LOADED:
+            if len(self._limits) > MOST_LOADED:
                 self._limits.clear()
             self._limits[looks.model] = early.calibration.alert_score(self._rate)
         limit = self._limits[looks.model]
@@ -192,7 +204,7 @@ class Looking:
 
     def _early_of(self, ref: ModelRef) -> EarlyModel | None:
         in_service = next((each for each in self._batchers.models if each.ref == ref), None)
-        return self._loaded.get(ref) if in_service is None else in_service.early
+        return self._former.in_memory(ref) if in_service is None else in_service.early
 
     def _n_points(self, sequence: OpenSequence) -> int:
         since_us = sequence.start_us if sequence.begun_us is None else sequence.begun_us
@@ -222,29 +234,14 @@ class Looking:
     async def _pinned(self, batcher: MicroBatcher, looks: LooksTaken | None) -> _Pinned | None:
         """Return the version that looks at a sequence with these ``looks``: that of the first one, else the one served.
 
-        None before the first version.
+        None before the first version. Raises NotNowError.
         """
         served = batcher.model
         if served is None:
             return None
         if looks is None or looks.model == served.ref:
             return _Pinned(served.ref, served.early)
-        async with self._loading:
-            if looks.model not in self._loaded:
-                self._loaded[looks.model] = await self._taken_up(looks.model)
-            early = self._loaded[looks.model] = self._loaded.pop(looks.model)  # the one needed last is the last
-            while len(self._loaded) > _MOST_LOADED:
-                del self._loaded[next(iter(self._loaded))]
-        return _Pinned(looks.model, early)
-
-    async def _taken_up(self, ref: ModelRef) -> EarlyModel | None:
-        """Return the looks of a version that serves no more."""
-        try:
-            return (await asyncio.to_thread(self._load, ref)).early
-        except StreamadError as error:
-            text = f"{error}: sequences that it has looked at while they ran are looked at no more"
-            self._emit("looks_ended", text, model=ref)
-            return None
+        return _Pinned(looks.model, await self._former.looks_of(looks.model))
 
     async def _seen(
         self,
@@ -254,7 +251,7 @@ class Looking:
         *,
         explains: bool = True,
     ) -> Seen | None:
-        """Return what the looks that are due and not taken see; None if there are none."""
+        """Return what the looks that are due and not taken see; None if there are none. Raises NotNowError."""
         if (pinned := await self._pinned(batcher, looks)) is None:
             return None
         ref, early = pinned

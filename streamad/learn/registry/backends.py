@@ -76,15 +76,17 @@ def serve(order: Sequence[str], load: Callable[[str], Scorer], label: str) -> Se
     Raises ArtifactError if none of them may serve.
     """
     refused: list[RefusedBackend] = []
+    last: ArtifactError | None = None
     for backend in order:
         try:
             return Served(load(backend), backend, tuple(refused))
         except ArtifactError as error:
+            last = error
             refused.append(RefusedBackend(backend, str(error).removeprefix(f"{label}: ")))
     if len(refused) == 1:
-        raise ArtifactError(f"{label}: {refused[0].reason}")
+        raise ArtifactError(f"{label}: {refused[0].reason}") from last
     reasons = "; ".join(f"{each.backend}: {each.reason}" for each in refused)
-    raise ArtifactError(f"{label}: no backend serves: {reasons}")
+    raise ArtifactError(f"{label}: no backend serves: {reasons}") from last
 
 
 def emit_refused(model: ModelInService, emit: Emit) -> None:

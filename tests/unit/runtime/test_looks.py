@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -361,6 +362,43 @@ async def test_a_version_that_cannot_be_loaded_ends_its_looks_with_an_event() ->
     run = await run_pipeline(whole, settings("0s"), model=model("0002"), versions={}, committer=ledger)
     assert check_law(outputs_of(ledger)) == {}
     assert [event.kind for event in run.events] == ["looks_ended"]
+
+
+class Unreadable(dict[str, ModelInService]):
+    """Versions of which the first ``n`` attempts to load one fail, as a network share does for a while."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__({"0001": model()})
+        self.n_left = n
+
+    def __getitem__(self, version: str) -> ModelInService:
+        self.n_left -= 1
+        if self.n_left >= 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().__getitem__(version)
+
+
+@pytest.mark.parametrize(("n", "n_warned"), [(1, 1), (2, 1), (1_000_000, 0)])
+async def test_a_version_that_cannot_be_read_for_a_moment_still_takes_its_looks(n: int, n_warned: int) -> None:
+    ledger = Ledger()
+    await run_until_warned(ledger, turning_odd(4, 0), settings("0s"), model=model())
+    assert warnings_of(ledger) == []
+    whole = ListSource.of({"p": records_of([*turning_odd(9, 5), line("a", "1", [9.0], 10.0, end=True)])})
+    versions, plant, clock = Unreadable(n), settings("0s"), ManualClock(START_US)
+    plant = plant.model_copy(update={"run": plant.run.model_copy(update={"stall_timeout": 0})})
+
+    async def let_time_pass(_: Run, task: asyncio.Task[None]) -> None:
+        while not task.done():
+            clock.advance(0.01)
+            await asyncio.sleep(0)
+
+    run = await run_pipeline(
+        whole, plant, clock=clock, model=model("0002"), versions=versions, committer=ledger, while_running=let_time_pass
+    )
+    assert [each.model.version for each in warnings_of(ledger)] == ["0001"] * n_warned
+    assert [each.warning is not None for each in run.verdicts] == [bool(n_warned)]
+    assert [event.kind for event in run.events if event.kind != "runs_long"] == ["looks_ended"] * (not n_warned)
+    assert n - versions.n_left <= 3, "no busy loop"
 
 
 async def test_before_the_first_model_and_without_looks_of_its_own_nothing_is_warned_of() -> None:

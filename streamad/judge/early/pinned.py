@@ -1,0 +1,112 @@
+"""The looks of versions that serve no more, for sequences that began before another one was put into service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamad.errors import StreamadError
+from streamad.judge.early.model import EarlyModel
+from streamad.judge.scoring import ModelInService
+from streamad.messages import ModelRef
+from streamad.ports import Clock
+from streamad.system.tasks import Backoff
+from streamad.telemetry.events import Emit
+
+MOST_LOADED = 4
+"""Versions whose looks are in memory, those needed last: a learner makes ever new ones."""
+_FIRST_RETRY_US = 1_000_000
+_LONGEST_RETRY_US = 60_000_000
+
+
+class NotNowError(Exception):
+    """Raised where a version cannot be read for a reason that may pass; it is tried again in ``wait_us``."""
+
+    def __init__(self, wait_us: int) -> None:
+        super().__init__(wait_us)
+        self.wait_us = wait_us
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Why a version could not be read last, when that is tried again, and whether an event has said so."""
+
+    why: str
+    retry_us: int
+    backoff: Backoff
+    is_told: bool = False
+
+
+class PinnedVersions:
+    """Loads versions by ``load``, each once as long as it is needed.
+
+    One that is damaged, or is not there, has no looks: an event says so. A file that could not be read (an OSError:
+    a network share, too many open files) may be readable again: it is tried after 1 s, 2 s, ... 60 s.
+    """
+
+    def __init__(self, load: Callable[[ModelRef], ModelInService], clock: Clock, emit: Emit) -> None:
+        self._load = load
+        self._clock = clock
+        self._emit = emit
+        self._loaded: dict[ModelRef, EarlyModel | None] = {}
+        self._failing: dict[ModelRef, _Failing] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    def in_memory(self, ref: ModelRef) -> EarlyModel | None:
+        """Return the looks of a version if they are in memory."""
+        return self._loaded.get(ref)
+
+    async def looks_of(self, ref: ModelRef) -> EarlyModel | None:
+        """Return the looks of a version, None if it has none or must not be used. Raises NotNowError."""
+        async with self._one_at_a_time:
+            if ref not in self._loaded:
+                self._loaded[ref] = await self._taken_up(ref)
+            early = self._loaded[ref] = self._loaded.pop(ref)  # the one needed last is the last
+            while len(self._loaded) > MOST_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+        return early
+
+    def gave_up(self, ref: ModelRef) -> None:
+        """Say, once for each time of failures, that a sequence has ended before the version could be read again."""
+        failing = self._failing.get(ref)
+        if failing is not None and not failing.is_told:
+            failing.is_told = True
+            self._say(ref, f"{failing.why}: sequences that end meanwhile are looked at no more; it is tried again")
+
+    async def _taken_up(self, ref: ModelRef) -> EarlyModel | None:
+        failing, now_us = self._failing.get(ref), self._clock.monotonic_us()
+        if failing is not None and now_us < failing.retry_us:
+            raise NotNowError(failing.retry_us - now_us)
+        early = None
+        try:
+            early = (await asyncio.to_thread(self._load, ref)).early
+        except (StreamadError, OSError) as error:
+            if _may_pass(error):
+                raise NotNowError(self._failed(ref, str(error))) from error
+            self._say(ref, f"{error}: sequences that it has looked at while they ran are looked at no more")
+        self._failing.pop(ref, None)
+        return early
+
+    def _failed(self, ref: ModelRef, why: str) -> int:
+        """Note a failure; return how long the next attempt waits."""
+        failing = self._failing.get(ref)
+        if failing is None:
+            failing = self._failing[ref] = _Failing(why, 0, Backoff(_FIRST_RETRY_US, _LONGEST_RETRY_US))
+        else:
+            failing.backoff.failed()
+        failing.why, failing.retry_us = why, self._clock.monotonic_us() + failing.backoff.pause_us
+        return failing.backoff.pause_us
+
+    def _say(self, ref: ModelRef, text: str) -> None:
+        self._emit("looks_ended", text, model=ref)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether the system refused to read what is there; the contents of a damaged file do not change."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError):
+            return not isinstance(cause, FileNotFoundError | NotADirectoryError)
+        cause = cause.__cause__
+    return False
