@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.figures.labels import WORDS_TEXT, LabelOptions, Labels
+from streamad.commands.shared.figures.labels import LabelOptions, Labels
 from streamad.errors import SourceError, UsageError
+from streamad.judge.label_words import WORDS_TEXT
 from streamad.settings.decode import DecodeSettings
 from streamad.testing import ListSource
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,26 +18,11 @@ import typer
 from streamad.commands.shared.console import err, note
 from streamad.errors import DecodeError, SourceError, UsageError
 from streamad.ingest.decode_times import TimeReader
+from streamad.judge.label_words import WORDS_TEXT, is_number, plain_label, word_means
 from streamad.ports import LabelledSource, Source
 from streamad.settings.decode import DecodeSettings
 from streamad.system.opening import read_regular
 from streamad.system.rights import reason
-
-_PAIRS = (
-    ("normal", "anomalous"),
-    ("normal", "anomaly"),
-    ("normal", "abnormal"),
-    ("good", "bad"),
-    ("ok", "nok"),
-    ("io", "nio"),
-    ("pass", "fail"),
-    ("healthy", "faulty"),
-)
-"""Words that labels are made of, in any case and with any punctuation: "i.O." is io."""
-NORMAL_WORDS = frozenset(normal for normal, _ in _PAIRS)
-ANOMALOUS_WORDS = frozenset(anomalous for _, anomalous in _PAIRS)
-WORDS_TEXT = ", ".join("/".join(pair) for pair in _PAIRS)
-"""The pairs of words for people."""
 
 _SOURCE = "source"
 _ID_COLUMN, _LABEL_COLUMN, _ONSET_COLUMN = "sequence", "label", "onset"
@@ -167,7 +151,7 @@ class LabelOptions:
     def read(self, source: Source, decode: DecodeSettings, *, needs_normal: bool = False) -> Labels | None:
         """Return the labels of the CSV file or of the recordings, None if none are asked for.
 
-        Without ``normal`` the words decide: ``NORMAL_WORDS`` and 0 are normal, ``ANOMALOUS_WORDS`` and 1 anomalous, as
+        Without ``normal`` the words decide: ``word_means`` says which, as
         is any number beside a normal label; another word is an error. Names that are times are read as ``decode`` reads
         those of samples, also local ones. ``needs_normal``: it is an error if no label means normal. Raises
         SourceError, also if two names of one time have different labels.
@@ -176,7 +160,7 @@ class LabelOptions:
             return None
         rows = _of_source(source) if self.where == _SOURCE else _of_csv(Path(self.where), self.ids(decode), self.label)
         meant = _meant(sorted({row.label for row in rows.values()}), self.normal)
-        by_key = {key: Label(_plain(row.label), meant[row.label]) for key, row in rows.items()}
+        by_key = {key: Label(plain_label(row.label), meant[row.label]) for key, row in rows.items()}
         times = _times_of(decode)
         onsets = {key: at for key, row in rows.items() if row.onset and (at := _time_us(row.onset, times))}
         if decode.sequence_from == "file":
@@ -196,18 +180,18 @@ def _meant(known: Sequence[str], normal: str | None) -> dict[str, bool]:
     listed = ", ".join(_cut(label) or "''" for label in known[:20]) + (", ..." if len(known) > 20 else "")
     if normal is None:
         return _by_word(known, listed)
-    named = {_plain(label) for label in normal.split(",")} if normal.strip() else set()
-    if unknown := named.difference(map(_plain, known)):
+    named = {plain_label(label) for label in normal.split(",")} if normal.strip() else set()
+    if unknown := named.difference(map(plain_label, known)):
         raise SourceError(f"no sequence has the label {_cut(min(unknown))!r}; --normal must name some of: {listed}")
-    return {label: _plain(label) not in named for label in known}
+    return {label: plain_label(label) not in named for label in known}
 
 
 def _by_word(known: Sequence[str], listed: str) -> dict[str, bool]:
     """Return which of the labels ``known`` mean anomalous. Raises SourceError for one that means neither."""
-    meant = {label: _word_means(label) for label in known}
+    meant = {label: word_means(label) for label in known}
     has_normal = False in meant.values()
     for label in known:
-        if meant[label] is None and has_normal and _is_number(label):
+        if meant[label] is None and has_normal and is_number(label):
             meant[label] = True
     found = {label: means for label, means in meant.items() if means is not None}
     if unknown := [label for label in known if label not in found]:
@@ -220,14 +204,6 @@ def _by_word(known: Sequence[str], listed: str) -> dict[str, bool]:
 
 def _cut(label: str) -> str:
     return label if len(label) <= _LONGEST_SHOWN else f"{label[:_LONGEST_SHOWN]}..."
-
-
-def _word_means(label: str) -> bool | None:
-    """Return whether ``label`` means anomalous by itself, None if it says neither."""
-    if (plain := _plain(label)) in {"0", "1"}:
-        return plain == "1"
-    word = "".join(character for character in label.casefold() if character.isalnum())
-    return word in ANOMALOUS_WORDS if word in NORMAL_WORDS or word in ANOMALOUS_WORDS else None
 
 
 def _by_bare_name(by_key: Mapping[_Key, Label]) -> dict[_Key, Label]:
@@ -284,22 +260,6 @@ def _start_us(name: str) -> int | None:
     except ValueError:
         return None
     return None if start.tzinfo is None else (start - _EPOCH) // timedelta(microseconds=1)
-
-
-def _is_number(label: str) -> bool:
-    try:
-        return math.isfinite(float(label))
-    except ValueError:
-        return False
-
-
-def _plain(label: str) -> str:
-    """Return ``label`` with 1.0 as 1."""
-    label = label.strip()
-    if not _is_number(label):
-        return label
-    number = float(label)
-    return str(int(number)) if number.is_integer() else str(number)
 
 
 def _of_source(source: Source) -> Mapping[_Key, _Row]:
