@@ -18,6 +18,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 
 _SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
+_REGISTRY: Final = Path("registry")
 
 
 class GivenSettings(Settings):
@@ -55,11 +56,18 @@ def settings_of(
         "window": dict(window),
         "alerts": dict(alerts),
     }
-    try:
-        return GivenSettings(**content)
-    except ValidationError as error:
-        said = (f"{'.'.join(map(str, loc))}: {message}" for loc, _, message in error_messages(error, GivenSettings))
-        raise InputError("; ".join(said)) from error
+    return _checked(content)
+
+
+def argument_of(loc: Sequence[int | str]) -> str:
+    """Return the argument of ``streamad.fit`` that gives the key at ``loc``."""
+    if [*loc[:2]] == ["alerts", "early"]:
+        return "early"
+    if loc[0] in {"model", "alerts"}:
+        loc = loc[1:]
+    elif loc[0] == "channels" and loc[-1] == "unit":
+        loc = ("units", *loc[1:-1])
+    return ".".join(map(str, loc))
 
 
 def settings_of_version(manifest: Manifest, false_alarm_rate: float) -> Settings:
@@ -99,7 +107,36 @@ def plant_of(settings: Settings, folder: Path) -> Plant:
 
 
 def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
-    """Return a config of ``settings`` that reads ``source`` and serves the model from ``registry``."""
+    """Return a config of ``settings`` that reads ``source`` and serves from ``registry``. Raises InputError."""
+    content = _content(settings, source, registry)
+    _checked(content)
+    head = "# Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences)\n"
+    return f"{head}# depends on the source: `streamad init SAMPLE` finds it out.\n{_dumped(content)}"
+
+
+def settings_text(settings: Settings) -> str:
+    """Return the settings that a model's verdicts depend on, for ``settings_from``: nothing of its source."""
+    return _dumped(_content(settings, _SOURCE, _REGISTRY))
+
+
+def settings_from(text: str) -> Settings:
+    """Return the settings in what ``settings_text`` gave. Raises InputError."""
+    return _checked(yaml.safe_load(text))
+
+
+def _checked(content: dict[str, Any]) -> Settings:
+    try:
+        return GivenSettings(**content)
+    except ValidationError as error:
+        said = (f"{argument_of(loc)}: {message}" for loc, _, message in error_messages(error, GivenSettings))
+        raise InputError("; ".join(said)) from error
+
+
+def _dumped(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
     form, model = settings.window, settings.model
     window: dict[str, Any] = {"length": form.length, "longer": form.longer}
     if form.resample is not None:
@@ -107,8 +144,9 @@ def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
     window |= {"max_missing": form.max_missing, "min_samples": form.min_samples}
     alerts: dict[str, Any] = {"false_alarm_rate": settings.alerts.false_alarm_rate}
     if (early := settings.alerts.early) is not None:
-        alerts["early"] = {"false_alarm_rate": early.false_alarm_rate, "looks": early.looks}
-    content = {
+        looks = early.looks if isinstance(early.looks, int) else [f"{each}us" for each in early.looks]
+        alerts["early"] = {"false_alarm_rate": early.false_alarm_rate, "looks": looks}
+    return {
         "name": settings.name,
         "source": {"url": source},
         "channels": [
@@ -130,7 +168,3 @@ def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
         },
         "alerts": alerts,
     }
-    head = "# Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences)\n"
-    return f"{head}# depends on the source: `streamad init SAMPLE` finds it out.\n" + yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True
-    )

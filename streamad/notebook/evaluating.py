@@ -6,6 +6,7 @@ Shapes: N sequences, M models.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
@@ -17,15 +18,18 @@ import numpy.typing as npt
 from streamad.errors import InputError
 from streamad.judge.evaluation import Evaluation
 from streamad.judge.evaluation import evaluate as figures_of
+from streamad.judge.label_words import word_means
 from streamad.messages import Verdict
-from streamad.notebook.fitting import fit
-from streamad.notebook.model import Model
+from streamad.notebook.arguments import items, refused, says
+from streamad.notebook.fitting import fitted
+from streamad.notebook.model import Model, sequences_for
 from streamad.notebook.reasons import Plot
+from streamad.notebook.sequences import Sequences
 from streamad.pictures.drawing import check_extra
+from streamad.settings.plant_yaml import ModelSettings, Settings
 
 SIMPLE_KINDS: Final = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
 """The simple detectors that ``evaluate`` fits beside a model."""
-_NORMAL: Final = ("normal", "ok", "good", "0", "false")
 _MISSING: Final = ("", "None", "nan", "NaT", "<NA>")
 _Labels: TypeAlias = tuple[tuple[str, ...], npt.NDArray[np.bool_]]
 """The labels' names, and which mean anomalous."""
@@ -81,7 +85,7 @@ class Evaluated:
             axes.plot(own, heights, "o" if _is_anomalous(name) else "x", markersize=4, alpha=0.6)
         if np.isfinite(self.threshold):
             axes.axvline(self.threshold, color="black", linewidth=1, linestyle="--")
-        if np.nanmin(self.scores) > 0:
+        if (self.scores[np.isfinite(self.scores)] > 0).all():
             axes.set_xscale("log")
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel(f"score of {self.name}; dashed: alerts from here on")
@@ -94,29 +98,28 @@ def _saved(figure: Any, kind: str) -> bytes:
     return content.getvalue()
 
 
-def evaluate(model: Model, X: Any, labels: Sequence[object], *, training: Any = None) -> Evaluated:
+def evaluate(
+    model: Model, X: Any, labels: Sequence[object], *, training: Any = None, verbose: bool | None = None
+) -> Evaluated:
     """Return what ``model`` finds of the sequences X with ``labels`` [N]: 0 and 1, booleans, or names of faults.
 
-    Of names, "normal", "ok" and "good" mean normal. With ``training``, the normal sequences that the model was fitted
+    Of names, the normal words of ``streamad replay --labels`` mean normal ("normal", "good", "ok", "pass", "healthy",
+    "io"), all others anomalous. With ``training``, the normal sequences that the model was fitted
     on, the simple kinds of detectors are fitted on them too and stand beside it: what a few lines of numpy find.
+    ``verbose`` prints a line for each of them on stderr (None: in a terminal and in a notebook).
 
     None of X should have trained the model. Raises InputError.
     """
+    (model,) = _models("model", [model])
     names, is_anomalous = _labels(labels)
     verdicts = _verdicts(model, X, names)
     beside = {}
     if training is not None:
-        settings = model.settings
-        for kind in SIMPLE_KINDS:
-            other = fit(
-                training,
-                false_alarm_rate=model.false_alarm_rate,
-                channels=model.channels,
-                detector=kind,
-                window=settings.window.model_dump(mode="json"),
-                seed=settings.model.seed,
-                verbose=False,
-            )
+        sequences, tells = _training(model, training), says(verbose)
+        for number, kind in enumerate(SIMPLE_KINDS, start=1):
+            if tells:
+                print(f"beside it: {kind} ({number}/{len(SIMPLE_KINDS)})", file=sys.stderr)
+            other = fitted(sequences, _of_kind(model.settings, kind), model.columns, says=False, is_proved=False)
             beside[kind] = _figures(_verdicts(other, X, names), is_anomalous, ())
     return _evaluated((model.settings.model.detector, model), verdicts, (names, is_anomalous), beside)
 
@@ -126,15 +129,43 @@ def compare(models: Mapping[str, Model] | Sequence[Model], X: Any, labels: Seque
 
     A list names them by their kind of detector. Raises InputError.
     """
-    if not isinstance(models, Mapping):
-        models = {f"{number}: {each.settings.model.detector}": each for number, each in enumerate(models, start=1)}
-    if not models:
+    if isinstance(models, Mapping):
+        named = dict(zip(models, _models("models", models.values()), strict=True))
+    else:
+        several = enumerate(_models("models", models), start=1)
+        named = {f"{number}: {each.settings.model.detector}": each for number, each in several}
+    if not named:
         raise InputError("compare takes at least one model")
     names, is_anomalous = _labels(labels)
-    verdicts = {name: _verdicts(model, X, names) for name, model in models.items()}
-    (first, model), *_ = models.items()
-    others = {name: _figures(found, is_anomalous, ()) for name, found in verdicts.items() if name != first}
-    return _evaluated((first, model), verdicts[first], (names, is_anomalous), others)
+    verdicts = {str(name): _verdicts(model, X, names) for name, model in named.items()}
+    (first, model), *_ = named.items()
+    others = {name: _figures(found, is_anomalous, ()) for name, found in verdicts.items() if name != str(first)}
+    return _evaluated((str(first), model), verdicts[str(first)], (names, is_anomalous), others)
+
+
+def _models(name: str, models: Any) -> list[Model]:
+    """Return the models. Raises InputError for anything else."""
+    found = items(name, models, "models that streamad.fit or streamad.load made")
+    for each in found:
+        if not isinstance(each, Model):
+            raise refused(name, each, "what streamad.fit or streamad.load made")
+    return found
+
+
+def _training(model: Model, training: Any) -> Sequences:
+    """Return the sequences of ``training``. Raises InputError."""
+    try:
+        return sequences_for(model, training)
+    except InputError as error:
+        raise InputError(f"training: {error}") from error
+
+
+def _of_kind(settings: Settings, kind: str) -> Settings:
+    """Return the settings of a model of another kind, with its own options, on the same windows."""
+    plain = ModelSettings(detector=kind, references=())
+    own = {field: getattr(settings.model, field) for field in ("seed", "device", "calibration", "folds")}
+    alerts = settings.alerts.model_copy(update={"early": None})
+    return settings.model_copy(update={"model": plain.model_copy(update=own), "alerts": alerts, "models": None})
 
 
 def _evaluated(
@@ -165,7 +196,8 @@ def _labels(labels: Sequence[object]) -> _Labels:
     except ValueError:  # nested
         given = np.empty((0, 0))
     if given.dtype == np.object_ and all(isinstance(each, Number | np.bool_) for each in given.flat):
-        given = given.astype(np.float64)
+        numbers = [each if each in (0, 1) else np.nan for each in given.flat]  # a whole number may be of any size
+        given = np.array(numbers, dtype=np.float64).reshape(given.shape)
     if given.ndim != 1 or not len(given):
         raise InputError("labels is one label for each sequence: 0 and 1, booleans, or names")
     if given.dtype.kind in "biuf":
@@ -175,12 +207,12 @@ def _labels(labels: Sequence[object]) -> _Labels:
         return tuple("anomalous" if each else "normal" for each in is_anomalous), is_anomalous
     names = tuple(str(each) for each in given)
     if missing := [place for place, name in enumerate(names) if name in _MISSING]:
-        raise InputError(f"sequence {missing[0]} has no label ({names[missing[0]]!r}): leave such sequences out")
+        raise InputError(f"labels: sequence {missing[0]} has none ({names[missing[0]]!r}): leave such sequences out")
     return names, np.array([_is_anomalous(name) for name in names], dtype=np.bool_)
 
 
 def _is_anomalous(name: str) -> bool:
-    return name.strip().lower() not in _NORMAL
+    return word_means(name) is not False and name.strip().casefold() != "false"
 
 
 def _row(name: str, found: Evaluation) -> tuple[str, str, str, str]:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,17 +18,21 @@ from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.early.course import whole_course
 from streamad.learn.early.training import EarlyTraining
 from streamad.learn.parts import detector_for, registry_of
+from streamad.learn.registry.backends import RefusedBackend
 from streamad.learn.registry.registry import Registry
 from streamad.learn.registry.verify import verify_files
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
-from streamad.notebook.config import plant_of, settings_of, settings_of_version
+from streamad.learn.training.publishing import Prove
+from streamad.notebook.arguments import mapping, rate, says, text, texts, whole
+from streamad.notebook.arguments import path as a_path
+from streamad.notebook.config import argument_of, plant_of, settings_of, settings_of_version
 from streamad.notebook.model import Model, files_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.plant import Plant
 from streamad.settings.fields import NAME_PATTERN
-from streamad.settings.plant_yaml import load_settings
+from streamad.settings.plant_yaml import Settings, load_settings
 from streamad.system.clock import SystemClock
 from streamad.types import Window, WindowSet
 
@@ -75,7 +80,8 @@ def fit(
     ``detector``, ``options``, ``effort``, ``seed``, ``device`` and ``backend`` are those of ``model`` in
     ``plant.yaml``, ``window`` has the keys of its section ``window`` (default: the length of the longest sequence, at
     most 128 points; longer ones are resampled). ``early``: so many looks at running sequences, for ``Model.early``.
-    ``name`` is the model's in a registry. ``verbose`` prints a line for each fit on stderr (None: if it is a terminal).
+    ``name`` is the model's in a registry. ``verbose`` prints a line for each fit on stderr (None: in a terminal and in
+    a notebook).
 
     Sequences that cannot be scored, and copies of others, are left out with a warning.
 
@@ -87,36 +93,48 @@ def fit(
     >>> model.predict(X[:3]).shape
     (3,)
     """
-    columns = FrameColumns(id, time, None if channels is None else tuple(channels))
+    columns = _columns(id, time, channels)
     sequences = sequences_of(X, columns, ids=ids)
     if not len(sequences):
-        raise InputError("X holds no sequence")
-    names = _names(sequences, channels)
-    if early is not None and (isinstance(early, bool) or early < 1):
-        raise InputError(f"early is {early}: give the number of looks at running sequences, such as 10")
-    looks = None if early is None else {"false_alarm_rate": false_alarm_rate, "looks": early}
+        raise InputError("X holds no sequence")  # and so no number of channels
+    names = _names(sequences, columns.channels)
+    target = rate(false_alarm_rate)
+    looks = None
+    if early is not None:
+        n_looks = whole("early", early, "the number of looks at running sequences, such as 10", least=1)
+        looks = {"false_alarm_rate": target, "looks": n_looks}
     settings = settings_of(
         names,
         _units(units, names),
         model={
             "name": name,
             "detector": detector,
-            "options": dict(options or {}),
+            "options": mapping("options", options, "the detector's options by their names"),
             "effort": effort,
-            "seed": seed,
+            "seed": whole("seed", seed, "a whole number from 0 on"),
             "device": device,
             "backend": backend,
             "references": [],  # streamad.compare compares kinds
         },
-        window={"length": _length(sequences), **(window or {})},
-        alerts={"false_alarm_rate": false_alarm_rate, "early": looks},
+        window={"length": _length(sequences), **mapping("window", window, "keys such as {'length': 128}")},
+        alerts={"false_alarm_rate": target, "early": looks},
     )
+    return fitted(sequences, settings, FrameColumns(id, time, names), says=says(verbose))
+
+
+def fitted(
+    sequences: Sequences, settings: Settings, columns: FrameColumns, *, says: bool, is_proved: bool = True
+) -> Model:
+    """Return the model that ``settings`` make of ``sequences``; ``is_proved``: a new process loads and scores it once.
+
+    Raises InputError, TrainingDataError, DetectorError.
+    """
     with tempfile.TemporaryDirectory(prefix="streamad-") as folder:
         plant = plant_of(settings, Path(folder))
-        says = sys.stderr.isatty() if verbose is None else verbose
-        version = _trained(sequences, plant, says=says)
-        files = files_of(registry_of(plant).folder(name, version))
-    return Model(settings, files, FrameColumns(id, time, names))
+        prove = proved_in_new_process if is_proved else _no_proof
+        version = _trained(sequences, plant, prove=prove, says=says)
+        files = files_of(registry_of(plant).folder(settings.model.name, version))
+    return Model(settings, files, columns)
 
 
 def load(
@@ -136,13 +154,18 @@ def load(
 
     Raises InputError, ConfigError, RegistryError, and ArtifactError for a version that is damaged.
     """
-    path = Path(source)
+    columns = _columns(id, time, None)
+    path = a_path("source", source, "the path of a plant.yaml, or of a registry's folder")
+    for what, given in (("model", model), ("version", version)):
+        if given is not None:
+            text(what, given, f"a {what} as text")
+    target = None if false_alarm_rate is None else rate(false_alarm_rate)
     if path.is_dir():
-        plant = _plant_of_registry(path, model, version, false_alarm_rate)
+        plant = _plant_of_registry(path, model, version, target)
     else:
         plant = Plant(load_settings(path), path.absolute().parent, SystemClock(), path)
-        if false_alarm_rate is not None:
-            alerts = plant.settings.alerts.model_copy(update={"false_alarm_rate": false_alarm_rate})
+        if target is not None:
+            alerts = plant.settings.alerts.model_copy(update={"false_alarm_rate": target})
             plant = Plant(plant.settings.model_copy(update={"alerts": alerts}), plant.base_dir, plant.clock, path)
         if plant.settings.models is not None and model is None:
             known = ", ".join(registry_of(plant).names())
@@ -150,12 +173,17 @@ def load(
     name = model or plant.settings.model.name
     registry = registry_of(plant)
     chosen = registry.in_service(name) if version is None else registry.named(name, version)
-    home = registry.folder(name, chosen)
-    verify_files(home, registry.manifest(name, chosen), f"model {name} {chosen}")  # an error names this folder
-    files = files_of(home)
+    return model_of_version(plant, name, chosen, columns)
+
+
+def model_of_version(plant: Plant, name: str, version: str, columns: FrameColumns | None = None) -> Model:
+    """Return the model of a version in the plant's registry. Raises RegistryError, ArtifactError for a damaged one."""
+    registry = registry_of(plant)
+    home = registry.folder(name, version)
+    verify_files(home, registry.manifest(name, version), f"model {name} {version}")  # an error names this folder
     own = plant.settings.model.model_copy(update={"name": name})
-    settings = plant.settings.model_copy(update={"model": own})
-    loaded = Model(settings, files, FrameColumns(id, time, tuple(each.name for each in settings.channels)))
+    named = replace(columns or FrameColumns(), channels=tuple(each.name for each in plant.settings.channels))
+    loaded = Model(plant.settings.model_copy(update={"model": own}), files_of(home), named)
     loaded.threshold  # noqa: B018 - verify the version now, not at the first score
     return loaded
 
@@ -176,10 +204,10 @@ def _plant_of_registry(path: Path, model: str | None, version: str | None, rate:
     return Plant(settings.model_copy(update={"model": own}), path.absolute(), SystemClock())
 
 
-def _names(sequences: Sequences, channels: Sequence[str] | None) -> tuple[str, ...]:
+def _names(sequences: Sequences, channels: tuple[str, ...] | None) -> tuple[str, ...]:
     n = sequences.items[0].values.shape[1]
-    given = channels if channels is not None else [f"channel_{number}" for number in range(n)]
-    names = sequences.channels or tuple(map(str, given))
+    given = channels if channels is not None else tuple(f"channel_{number}" for number in range(n))
+    names = sequences.channels or given
     if len(names) != n:
         raise InputError(f"channels names {len(names)}, and X has {n}")
     if wrong := [repr(name) for name in names if re.fullmatch(NAME_PATTERN, name) is None]:
@@ -190,23 +218,36 @@ def _names(sequences: Sequences, channels: Sequence[str] | None) -> tuple[str, .
     return names
 
 
+def _columns(id: str, time: str, channels: Sequence[str] | None) -> FrameColumns:
+    """Return the columns of a data frame. Raises InputError."""
+    text("id", id, "the name of the column of the sequences' ids")
+    text("time", time, "the name of the column of times")
+    if id == time:
+        raise InputError(f"id and time both name the column {id!r}")
+    named = None if channels is None else tuple(texts("channels", channels, "a list of the channels' names"))
+    return FrameColumns(id, time, named)
+
+
 def _units(units: Sequence[str] | Mapping[str, str] | None, names: tuple[str, ...]) -> list[str]:
     if units is None:
         return [""] * len(names)
-    if isinstance(units, Mapping):
-        if unknown := sorted(set(units) - set(names)):
-            raise InputError(f"units names {unknown[0]!r}, which is no channel (there are: {', '.join(names[:10])})")
-        return [units.get(name, "") for name in names]
-    if isinstance(units, str) or len(units) != len(names):
-        raise InputError(f"units has {len(units)} entries for {len(names)} channels: give one each, or a dict by name")
-    return list(units)
+    form = "a list of a unit for each channel, or units by the channels' names"
+    if not isinstance(units, Mapping):
+        given = texts("units", units, form)
+        if len(given) != len(names):
+            raise InputError(f"units has {len(given)} entries for {len(names)} channels: give {form}")
+        return given
+    by_name = mapping("units", units, form)
+    if unknown := sorted(set(by_name) - set(names)):
+        raise InputError(f"units names {unknown[0]!r}, which is no channel (there are: {some_of(names)})")
+    return texts("units", [by_name.get(name, "") for name in names], form)
 
 
 def _length(sequences: Sequences) -> int:
     return max(2, min(_DEFAULT_LENGTH, max(len(each.times_us) for each in sequences)))
 
 
-def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
+def _trained(sequences: Sequences, plant: Plant, *, prove: Prove, says: bool) -> str:
     """Train a version in the plant's registry and return its number. Raises TrainingDataError, DetectorError."""
     settings = plant.settings
     kept, windows, left_out = [], [], []
@@ -219,7 +260,8 @@ def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
             left_out.append((sequence.sequence, window))
     _warn_left_out(left_out, len(sequences))
     if not kept:
-        raise TrainingDataError(f"none of the {len(sequences)} sequences can be used: {left_out[0][1].detail}")
+        why = f": {left_out[0][1].detail}" if left_out else ""
+        raise TrainingDataError(f"none of the {len(sequences)} sequences can be used{why}")
     ids = tuple(f"{each.stream}/{each.sequence}" for each in kept)
     lengths = np.array([window.length for window in windows], dtype=np.int64)
     every = WindowSet(np.stack([window.values for window in windows]), lengths, ids)
@@ -233,7 +275,9 @@ def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
     try:
         detector = detector_for(plant)
     except ConfigError as error:
-        raise InputError("; ".join(f"{each.path}: {each.message}" for each in error.problems)) from error
+        raise InputError(
+            "; ".join(f"{argument_of(each.path.split('.'))}: {each.message}" for each in error.problems)
+        ) from error
     registry = registry_of(plant)
     version = train_model(
         data,
@@ -241,7 +285,7 @@ def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
         settings=settings,
         registry=registry,
         clock=plant.clock,
-        prove=proved_in_new_process,
+        prove=prove,
         early=early,
         progress=_said if says else None,
         promote=False,
@@ -249,6 +293,10 @@ def _trained(sequences: Sequences, plant: Plant, *, says: bool) -> str:
     if (doubt := promotion_doubt(registry.manifest(settings.model.name, version).metrics)) is not None:
         warnings.warn(doubt, UserWarning, 4)
     return version
+
+
+def _no_proof(*_: object) -> tuple[RefusedBackend, ...]:
+    return ()
 
 
 def _warn_left_out(left_out: Sequence[tuple[str, Unscorable]], n: int) -> None:

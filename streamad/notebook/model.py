@@ -30,6 +30,7 @@ from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.messages import Verdict
+from streamad.notebook.arguments import path, text, truth
 from streamad.notebook.config import plant_of, plant_yaml
 from streamad.notebook.reasons import Reasons, reasons_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
@@ -95,6 +96,11 @@ class Model:
     def units(self) -> tuple[str, ...]:
         """Units of the channels [C]; "" for none."""
         return tuple(channel.unit for channel in self._settings.channels)
+
+    @property
+    def columns(self) -> FrameColumns:
+        """Names of the columns that a data frame must have."""
+        return self._columns
 
     @property
     def false_alarm_rate(self) -> float:
@@ -163,7 +169,7 @@ class Model:
         """
         if isinstance(X, np.ndarray) and X.ndim == 2:
             X = X[None]
-        sequences = self._sequences(X)
+        sequences = sequences_for(self, X)
         if len(sequences) != 1:
             raise InputError(f"explain takes one sequence, not {len(sequences)}: X[0], or the rows of one id")
         (judged,) = self._judged(sequences)
@@ -180,7 +186,7 @@ class Model:
         model, settings = self._service.early, self._settings
         if model is None or settings.alerts.early is None:
             raise InputError("the model has no looks at running sequences: streamad.fit(X, early=10) makes ten")
-        courses = [whole_course(each, settings.window) for each in self._sequences(X)]
+        courses = [whole_course(each, settings.window) for each in sequences_for(self, X)]
         fitting = LookFitting(settings.window, settings.channel_specs, seed=settings.model.seed)
         with judging_on_one_thread():
             z = fitting.z(model.looks, courses)
@@ -202,17 +208,19 @@ class Model:
         It is the version that was fitted, byte for byte; ``streamad run`` serves it with a config of the same channels
         and windows (``plant_yaml``). ``promote`` puts it into service. Raises RegistryError, OutputError.
         """
-        into, name = Registry(Path(registry)), name or self._settings.model.name
+        into = Registry(path("registry", registry, "the path of a folder"))
+        name = self._settings.model.name if name is None else text("name", name, "the model's name as text")
+        promotes = truth("promote", promote)
         before = into.current(name)
         with into.new_version(name) as staged:
             for file, content in self._files.items():
                 if file != MANIFEST_FILE:
-                    path = staged.folder / file
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(content)
+                    place = staged.folder / file
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(content)
             manifest = msgspec.structs.replace(self.manifest, parent=before, decision=None, challenged=())
             version = staged.publish(manifest)
-        if promote:
+        if promotes:
             into.promote(name, version, expected=before)
             now = from_us(SystemClock().now_us())
             reason = "promoted without comparison"
@@ -225,7 +233,8 @@ class Model:
         How messages are read (``decode``) and when sequences end (``sequences``) is the source's matter: ``streamad
         init`` finds it out from a sample.
         """
-        return plant_yaml(self._settings, source, Path(registry))
+        folder = path("registry", registry, "the path of a folder")
+        return plant_yaml(self._settings, text("source", source, "a path or URL, such as kafka://broker/topic"), folder)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -237,18 +246,10 @@ class Model:
     def _service(self) -> ModelInService:
         return self._opened.service
 
-    def _sequences(self, X: Any) -> Sequences:
-        sequences = sequences_of(X, self._columns)
-        own = self.channels
-        for each in sequences.items[:1]:
-            if each.values.shape[1] != len(own):
-                raise InputError(f"X has {each.values.shape[1]} channels, the model {len(own)}: {some_of(own)}")
-        return sequences
-
     def _judged(self, X: Any) -> list[_Judged]:
         settings, model = self._settings, self._service
         now_us = SystemClock().now_us()
-        sequences = self._sequences(X).items
+        sequences = sequences_for(self, X).items
         windows = [judged_window(each, settings, settings.channel_specs) for each in sequences]
         found: dict[int, _Judged] = {}
         for place, (sequence, window) in enumerate(zip(sequences, windows, strict=True)):
@@ -291,6 +292,15 @@ class Model:
         self.__dict__.update(state)
 
 
+def sequences_for(model: Model, X: Any) -> Sequences:
+    """Return the sequences of ``X``, which have the model's channels. Raises InputError."""
+    sequences, own = sequences_of(X, model.columns), model.channels
+    for each in sequences.items[:1]:
+        if each.values.shape[1] != len(own):
+            raise InputError(f"X has {each.values.shape[1]} channels, the model {len(own)}: {some_of(own)}")
+    return sequences
+
+
 class _Opened:
     """The version loaded as ``streamad run`` loads it: verified, and its probe scored."""
 
@@ -299,19 +309,29 @@ class _Opened:
         root = Path(tempfile.mkdtemp(prefix="streamad-"))
         weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
         name = settings.model.name
-        version = msgspec.json.decode(files[MANIFEST_FILE])["version"]
         plant = plant_of(
             settings.model_copy(update={"model": settings.model.model_copy(update={"registry": root})}), root
         )
-        home = registry_of(plant).folder(name, version)
-        with writing(root):
-            for file, content in files.items():
-                path = home / file
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+        version = _written(root, name, files)
         self.manifest = registry_of(plant).manifest(name, version)
         with judging_on_one_thread():
             self.service = versions_of(plant, name).load(version)
+
+
+def write_version(registry: Path, model: Model) -> None:
+    """Write the model's version, as it is, into the folder of a new registry. Raises OutputError."""
+    _written(registry, model.settings.model.name, model._files)  # noqa: SLF001 - its own module
+
+
+def _written(root: Path, name: str, files: Mapping[str, bytes]) -> str:
+    version: str = msgspec.json.decode(files[MANIFEST_FILE])["version"]
+    home = Registry(root).folder(name, version)
+    with writing(root):
+        for file, content in files.items():
+            place = home / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    return version
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from streamad.judge.explainer import attribution_by
 from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import alert_of, p_text
 from streamad.messages import Attribution, ChannelSegment, ChannelShare, NearestSequence, Verdict
+from streamad.notebook.arguments import path as a_path
 from streamad.pictures.content import Courses, picture_of
 from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts, headline
@@ -39,9 +40,9 @@ class Plot:
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as PNG, or as SVG if ``path`` ends so, and return its path. Raises OSError."""
-        path = Path(path)
-        path.write_bytes(self.svg if path.suffix.lower() == ".svg" else self.png)
-        return path
+        into = a_path("path", path, "the path of a file, such as 'why.png'")
+        into.write_bytes(self.svg if into.suffix.lower() == ".svg" else self.png)
+        return into
 
 
 @dataclass(frozen=True, slots=True, eq=False)

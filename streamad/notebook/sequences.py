@@ -16,6 +16,7 @@ import numpy.typing as npt
 from narwhals.exceptions import DuplicateError
 
 from streamad.errors import InputError, some_of
+from streamad.notebook.arguments import items
 from streamad.types import MAX_TIME_US, FinishedSequence, FloatArray, IntArray, Position
 
 STREAM: Final = "array"
@@ -70,7 +71,10 @@ def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None 
             raise InputError(f"ids are for arrays: a data frame has its own in the column {columns.id!r}")
         return _of_frame(X, columns)
     arrays = _arrays(X)
-    names = [str(number) for number in range(len(arrays))] if ids is None else [_name(each) for each in ids]
+    if ids is None:
+        names = [str(number) for number in range(len(arrays))]
+    else:
+        names = [_name(each) for each in items("ids", ids, "a list of an id for each sequence")]
     if len(names) != len(arrays):
         raise InputError(f"there are {len(arrays)} sequences and {len(names)} ids")
     if len(set(names)) < len(names):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import streamad
 from streamad import Model
 from streamad.errors import InputError
 from streamad.notebook import evaluating
+from streamad.notebook.arguments import says
 from tests.support.walks import fitted, walks, with_faults
 
 X = np.concatenate([walks(40, 1), with_faults(walks(5, 2)), walks(5, 3)])
@@ -52,9 +58,10 @@ def test_labels_may_be_numbers(model: Model, labels: list[int]) -> None:
         ([-1] * 50, "0 .normal. and 1"),
         ([], "one label for each"),
         ([[0], [0, 1]], "one label for each"),
-        (["ok", None], "sequence 1 has no label"),
-        (["ok", float("nan")], "sequence 1 has no label"),
-        (["ok", ""], "sequence 1 has no label"),
+        (["ok", None], "labels: sequence 1 has none"),
+        (["ok", float("nan")], "labels: sequence 1 has none"),
+        (["ok", ""], "labels: sequence 1 has none"),
+        ([0, 10**400], "0 .normal. and 1"),
         ([0, float("nan")], "0 .normal. and 1"),
         (np.array([0, float("nan")], dtype=object), "0 .normal. and 1"),
     ],
@@ -70,6 +77,57 @@ def test_the_simple_kinds_stand_beside_it_on_the_same_training(model: Model, mon
     assert list(found.beside) == ["nearest", "pointwise"]
     assert found.beside["nearest"].auc == found.figures.auc
     assert "pointwise" in repr(found)
+
+
+@pytest.mark.parametrize(("verbose", "lines"), [(True, ["beside it: nearest (1/1)"]), (None, []), (False, [])])
+def test_it_tells_of_long_work_if_someone_looks(
+    verbose: bool | None,
+    lines: list[str],
+    model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(evaluating, "SIMPLE_KINDS", ("nearest",))
+    streamad.evaluate(model, X, LABELS, training=walks(60), verbose=verbose)
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_a_notebook_is_told_of_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not says(None)
+    kernels = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})  # what sys.stderr is in a kernel
+    monkeypatch.setattr(sys, "stderr", kernels())
+    assert says(None)
+
+
+def test_training_is_a_frame_with_the_columns_of_the_model_and_leaves_its_registry_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(evaluating, "SIMPLE_KINDS", ("pointwise",))
+    rows = [
+        {"batch": str(place), "at": point, "a": a, "b": b}
+        for place, each in enumerate(walks(40))
+        for point, (a, b) in enumerate(each.T.tolist())
+    ]
+    frame = pd.DataFrame(rows)
+    fitted(frame, id="batch", time="at", early=2).save(tmp_path / "registry")
+    model = streamad.load(tmp_path / "registry", false_alarm_rate=0.05, id="batch", time="at")
+    found = streamad.evaluate(model, frame, [0] * 39 + [1], training=frame)
+    assert found.beside["pointwise"].n_normal == 39
+    assert [path.name for path in (tmp_path / "registry" / "default" / "versions").iterdir()] == ["0001"]
+    with pytest.raises(InputError, match=r"training: .* no column batch"):
+        streamad.evaluate(model, frame, [0] * 39 + [1], training=frame.rename(columns={"batch": "id"}))
+
+
+@pytest.mark.parametrize("normal", ["Normal", "i.O.", "pass", "healthy", "False", "0.0"])
+def test_the_words_of_the_command_line_mean_normal(normal: str, model: Model) -> None:
+    figures = streamad.evaluate(model, X, [normal] * 40 + ["step"] * 10).figures
+    assert (figures.n_normal, figures.n_anomalous) == (40, 10)
+
+
+def test_sequences_without_a_score_are_drawn_over(model: Model) -> None:
+    found = streamad.evaluate(model, np.zeros((3, 2, 1)), [0, 1, 1])
+    assert found.figures.n_unscorable == 3
+    assert found.plot().png.startswith(b"\x89PNG")
 
 
 def test_models_are_compared_on_the_same_sequences(model: Model) -> None:
