@@ -94,6 +94,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.trainer",
     ),
     "streamad.sklearn": ("streamad.errors", "streamad.notebook"),
+    "streamad.mlflow": ("streamad.errors", "streamad.notebook"),
     "streamad": ("streamad.outputs", "streamad.notebook"),
     "streamad.learn.process": (
         *_VERSIONS,
@@ -135,6 +136,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.commands": (
         *_VERSIONS,
         "streamad.outputs",
+        "streamad.notebook",
+        "streamad.mlflow",
         "streamad.web",
         "streamad.notify",
         "streamad.pictures",

@@ -23,6 +23,7 @@ _PRIORITY = str(Path(__file__).parent / "support" / "priority")
 if _PRIORITY not in os.environ.get("PYTHONPATH", ""):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PRIORITY, os.environ.get("PYTHONPATH")]))
 os.environ["TESTS_KEEP_PRIORITY"] = "1"
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # else it tells its makers of each use
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""``streamad models export``: a version as a file for other programs, with a README of its inputs."""
+"""``streamad models export``: a version for other programs, as ONNX with a README of its inputs, or for MLflow."""
 
 from __future__ import annotations
 
@@ -13,36 +13,59 @@ import typer
 from streamad.commands.shared.console import ConfigOption, out
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import RegistryError, UsageError
+from streamad.errors import PluginError, RegistryError, UsageError
 from streamad.judge.calibration import Calibration
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.verify import verify_file
 from streamad.outputs.stored import one_model
+from streamad.plant import Plant
 from streamad.system.files import write_atomically, writing
 
 _ONNX = "onnxruntime"
 _FILE, _SCORES, _README = "model.onnx", "calibration_scores.npy", "README.md"
 
 
-def export(
+def export(  # noqa: PLR0917 - the command's options
     folder: Annotated[Path, typer.Argument(help="Folder to write into; it is made.")],
     version: Annotated[str | None, typer.Argument(help="A version; default: the one in service.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="As ONNX.")] = False,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="As a model of MLflow, of its flavor pyfunc.")] = False,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
 ) -> None:
-    """Write a version as an ONNX file for other programs, with its calibration scores and a README of its inputs.
+    """Write a version for other programs: as an ONNX file, or as a model of MLflow.
 
-    The version must have been trained with model.backend: onnxruntime (or auto, with onnxruntime installed).
+    Beside the ONNX file lie its calibration scores and a README of its inputs; the version must have been trained with
+    model.backend: onnxruntime (or auto, with onnxruntime installed). What MLflow loads gives score, p and decision of
+    arrays and data frames, as streamad.mlflow.save_model says.
 
     Example: streamad models export --onnx for-the-edge
     """
-    if not onnx:
-        raise UsageError("export to which form? There is one: --onnx")
+    if onnx == mlflow:
+        raise UsageError("export to which form? Give --onnx or --mlflow")
     plant = load_plant(config)
     name, registry = one_model(plant, model), registry_of(plant)
     chosen = registry.in_service(name) if version is None else registry.named(name, version)
+    if mlflow:
+        _save_for_mlflow(plant, name, chosen, folder)
+    else:
+        _write_onnx(plant, name, chosen, folder)
+
+
+def _save_for_mlflow(plant: Plant, name: str, version: str, folder: Path) -> None:
+    from streamad.notebook.fitting import model_of_version  # noqa: PLC0415 - both load much, and --onnx needs neither
+
+    try:
+        from streamad.mlflow import save_model  # noqa: PLC0415
+    except ImportError as error:
+        raise PluginError(str(error)) from error
+    save_model(model_of_version(plant, name, version), folder)
+    out.print(f"model {name} {version}: {folder}, for mlflow.pyfunc.load_model")
+
+
+def _write_onnx(plant: Plant, name: str, chosen: str, folder: Path) -> None:
+    registry = registry_of(plant)
     manifest = registry.manifest(name, chosen)
     if _FILE not in manifest.backends.get(_ONNX, ()):
         raise RegistryError(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import onnxruntime
 import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
+from streamad.errors import PluginError
 from tests.support.proof import proved_in_fork
 from tests.support.walks import fitted, walks, with_faults
 
@@ -61,4 +64,34 @@ def test_a_version_without_the_file_says_how_to_make_one() -> None:
     assert printed.exit_code == 1
     assert "model.backend: onnxruntime" in str(printed.exception)
     assert not Path("out").exists()
-    assert "--onnx" in str(CliRunner().invoke(app, ["models", "export", "out"]).exception)
+    for forms in ([], ["--onnx", "--mlflow"]):
+        assert "--onnx or --mlflow" in str(CliRunner().invoke(app, ["models", "export", *forms, "out"]).exception)
+
+
+@pytest.mark.usefixtures("_plant")
+def test_a_version_for_mlflow_judges_as_the_model_does() -> None:
+    model = fitted(walks(60))
+    model.save("registry")
+    Path("plant.yaml").write_text(model.plant_yaml("recording.csv"))
+    printed = CliRunner().invoke(app, ["models", "export", "--mlflow", "out"])
+    assert printed.exit_code == 0, printed.output
+    X = np.concatenate([walks(5, 1), with_faults(walks(5, 2))])
+    found = mlflow.pyfunc.load_model("out").predict(X)
+    np.testing.assert_array_equal(found["score"], model.decision_function(X))
+    np.testing.assert_array_equal(found["decision"] == "anomalous", model.predict(X) == 1)
+    again = CliRunner().invoke(app, ["models", "export", "--mlflow", "out"])
+    assert "in use" in str(again.exception)
+
+
+@pytest.mark.usefixtures("_plant")
+def test_without_mlflow_the_line_to_install_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted(walks(60))
+    model.save("registry")
+    Path("plant.yaml").write_text(model.plant_yaml("recording.csv"))
+    for name in [name for name in sys.modules if name.startswith("streamad.mlflow")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
+    refused = CliRunner().invoke(app, ["models", "export", "--mlflow", "out"])
+    assert isinstance(refused.exception, PluginError)
+    assert "pip install 'streamad-monitor[mlflow]'" in str(refused.exception)
