@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from benchmarks.mutants.commits import COMMITS
 from benchmarks.mutants.kafka import KAFKA
 from benchmarks.mutants.learning import LEARNING
+from benchmarks.mutants.looks import LOOKS
 from benchmarks.mutants.mutant import Mutant, StaleError
 from benchmarks.mutants.rereading import REREADING
 from benchmarks.mutants.results import Result, read_results, store_result, table
 from benchmarks.mutants.sequences import SEQUENCES
 from benchmarks.mutants.trial import ROOT, TrialError, copied
 
-MUTANTS: tuple[Mutant, ...] = (*SEQUENCES, *REREADING, *COMMITS, *KAFKA, *LEARNING)
+MUTANTS: tuple[Mutant, ...] = (*SEQUENCES, *REREADING, *COMMITS, *KAFKA, *LEARNING, *LOOKS)
 
 
 def run(mutants: Sequence[Mutant]) -> int:

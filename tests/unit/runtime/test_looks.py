@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from streamad.errors import PartitionLost
 from streamad.judge.early.looking import Looking
+from streamad.judge.early.model import early_model
 from streamad.judge.explainer import Ledger as Debts
 from streamad.judge.judging import Judge
 from streamad.judge.scoring import MicroBatcher, ModelInService
@@ -42,10 +43,10 @@ from tests.support.runtime.pipeline import (
 from tests.support.waiting import LIMIT_S
 
 
-def settings(lateness: str = "3s", **sections: Any) -> Settings:
+def settings(lateness: str = "3s", end: Sequence[str] = ("marker", "change"), **sections: Any) -> Settings:
     return settings_of(
         alerts={"early": {"false_alarm_rate": RATE}},
-        sequences={"allowed_lateness": lateness},
+        sequences={"allowed_lateness": lateness, "end": end},
         run={"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2},
         **sections,
     )
@@ -312,6 +313,18 @@ async def test_the_status_says_what_looks_have_found_at_a_running_sequence() -> 
     assert looked.warning_id == progress.warning.warning_id
 
 
+async def test_the_largest_deviation_so_far_never_falls_also_if_later_looks_find_less() -> None:
+    ledger, found = Ledger(), list[OpenSequence]()
+    values = [2.0] * 2 + [1.0] * 6
+    calming = [line("a", "1", [float(number)], value) for number, value in enumerate(values)]
+    await run_until_warned(ledger, calming, settings("0s"), told(found), model=model())
+    (looked,) = [one.looked for one in found]
+    assert looked is not None
+    assert looked.largest == [pytest.approx(np.log(4), abs=1e-3)] * 3
+    (progress,) = ledger.progress["p"].streams["a"].looks.values()
+    assert progress.largest == pytest.approx(looked.largest[0], abs=1e-3)
+
+
 async def test_after_a_restart_the_status_goes_on_with_the_largest_deviation_so_far() -> None:
     ledger, found = Ledger(), list[OpenSequence]()
     await run_until_warned(ledger, turning_odd(5, 0), settings("0s"), model=model())
@@ -521,6 +534,29 @@ async def test_a_clock_that_jumps_ends_no_worker_and_warns_of_nothing() -> None:
     assert len(run.verdicts) == 1
 
 
+async def test_a_p_value_exactly_at_the_rate_warns() -> None:
+    """With so few calibration sequences it is the least there is."""
+    few = early_model(looks().looks, np.linspace(0, 1, 49), RATE, usual=8, longest=LONGEST)
+    messages = [*turning_odd(8, 5), line("a", "1", [8.0], 10.0, end=True)]
+    found, _ = await warned_in(settings("0s"), messages, model=model(early=few))
+    assert [p_value for _, p_value, _ in found.values()] == [RATE]
+
+
+async def test_a_sequence_whose_beginning_may_be_missing_is_not_looked_at_while_it_runs() -> None:
+    ledger = Ledger()
+    second = [line("a", "2", [float(number)], 10.0) for number in range(10, 18)]
+    records = tuple(records_of([*turning_odd(8, 5), *second]))
+    assigned = PartitionAssigned("p", seen_from_start=False)
+    script = ListSource([assigned, RecordBatch("p", records, len(records))], endless=True)
+
+    async def stop(run: Run, _: asyncio.Task[None]) -> None:
+        await until(lambda: bool(warnings_of(ledger)))
+        run.pipeline.request_stop()
+
+    await run_pipeline(script, settings("0s", ["marker"]), model=model(), committer=ledger, while_running=stop)
+    assert [each.sequence for each in warnings_of(ledger)] == ["2"]
+
+
 def warnings_of(ledger: Ledger) -> list[EarlyWarning]:
     messages = [each.message for outputs in outputs_of(ledger) for each in outputs]
     return [each for each in messages if isinstance(each, EarlyWarning)]
@@ -541,3 +577,5 @@ async def test_a_model_that_comes_amid_a_sequence_takes_all_its_looks() -> None:
 
     await run_pipeline(script, plant, clock=clock, batchers=batchers, committer=ledger, while_running=swap_then_stop)
     assert [each.look for each in warnings_of(ledger)] == [2]
+    (taken,) = ledger.progress["p"].streams["a"].looks.values()
+    assert taken.warning is not None, "in the warning's own commit, although no record came with it"
