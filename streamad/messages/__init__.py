@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "NO_METHOD",
+    "ROLES",
     "SCHEMA_VERSION",
     "SHARES",
     "Alert",
@@ -93,8 +94,10 @@ Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
 Role = Literal[
-    "alerts", "warnings", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"
+    "warnings", "alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"
 ]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""A message names only messages of roles before its own."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="alert"):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamad.errors import CheckpointError
-from streamad.messages import OutputRecord, Role
+from streamad.messages import ROLES, OutputRecord, Role
 from streamad.partition_progress import Debt, Progress, ProgressUpdate, merge
 from streamad.ports import DurableSink, OwnedSink, Owner, Sink
 from streamad.settings.places import place_key
@@ -143,11 +143,10 @@ class LocalCommitter:
 
     async def _commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         await asyncio.to_thread(self._windows.write, update.debts)
-        by_role: dict[Role, list[OutputRecord]] = {}
-        for record in outputs:
-            by_role.setdefault(record.role, []).append(record)
-        for role, records in by_role.items():
-            if role in self._sinks:
+        # In the order of ``Role``, whatever lies first in ``outputs``: who reads the files as they grow, or after a
+        # crash, finds no verdict before the warning that it names, and no attribution before its alert.
+        for role in (role for role in ROLES if role in self._sinks):
+            if records := [record for record in outputs if record.role == role]:
                 await self._sinks[role].write(records)
                 await self._sinks[role].flush()
         progress = merge(self._progress.get(update.partition), update)

@@ -66,6 +66,26 @@ async def test_progress_comes_back_and_outputs_are_cut_to_the_newest_commit(tmp_
     assert (kinds(sinks["events"]), kinds(sinks["alerts"])) == (["1", "3"], ["2"])
 
 
+async def test_a_commit_writes_what_is_named_before_what_names_it(tmp_path: Path) -> None:
+    written = list[Role]()
+
+    class Noting(ListSink):
+        def __init__(self, role: Role) -> None:
+            super().__init__()
+            self.role = role
+
+        async def flush(self) -> None:
+            written.append(self.role)
+            await super().flush()
+
+    roles: tuple[Role, ...] = ("verdicts", "attributions", "warnings", "alerts")
+    one = committer(tmp_path / "state", {role: Noting(role) for role in roles})
+    await one.restore("p")
+    await one.commit(update(1), [event(1, role) for role in (*roles, *roles)])
+    await one.close()
+    assert written == ["warnings", "alerts", "attributions", "verdicts"]
+
+
 async def test_what_was_written_before_the_first_commit_is_cut_too(tmp_path: Path) -> None:
     sink = ListSink([event(0)])  # from before there was a checkpoint
     first = committer(tmp_path, {"events": sink})
