@@ -66,7 +66,7 @@ def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None 
     """
     if isinstance(X, Sequences):
         return X
-    if hasattr(X, "columns"):
+    if _is_frame(X):
         if ids is not None:
             raise InputError(f"ids are for arrays: a data frame has its own in the column {columns.id!r}")
         return _of_frame(X, columns)
@@ -86,6 +86,10 @@ def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None 
     return Sequences(
         tuple(_of_array(array, name, place) for place, (array, name) in enumerate(zip(arrays, names, strict=True)))
     )
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(type(X), "columns")  # of the type: a lazy frame's own may be expensive
 
 
 def _name(sequence_id: object) -> str:
@@ -120,18 +124,24 @@ def _arrays(X: Any) -> list[_Numbers]:
 def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last: a tensor with a gradient
         raise InputError(f"{name} is no array of numbers: {_SHAPES}") from error
 
 
 def _numbers(values: Any, name: str) -> _Numbers:
+    if _is_frame(values):
+        raise InputError(
+            f"{name} is a data frame, and its axes may be either way round: join all in one frame with a column of "
+            "ids, or give arrays [channels, points], such as [frame.to_numpy().T for frame in X]"
+        )
     array = (
         np.ma.filled(values.astype(np.float64), np.nan)
         if isinstance(values, np.ma.MaskedArray)
         else _as_array(values, name)
     )
     if array.dtype.kind not in _KINDS:
-        raise InputError(f"{name} holds {array.dtype}, not numbers: {_SHAPES}")
+        what = "None" if array.dtype == np.object_ and None in array.ravel().tolist() else str(array.dtype)
+        raise InputError(f"{name} holds {what}, not numbers (NaN is a missing value): {_SHAPES}")
     return array.astype(np.float64, copy=False)
 
 
@@ -204,15 +214,22 @@ def _times_us(series: nw.Series[Any], name: str) -> IntArray:
     """Return the times in microseconds since the epoch."""
     if series.is_null().any():
         raise InputError(f"the column {name!r} has rows without a time: leave them out")
+    if series.dtype == nw.Date:
+        series = series.cast(nw.Datetime("us"))
     if series.dtype == nw.Datetime:
         times: IntArray = np.asarray(series.dt.timestamp("us").to_numpy(), dtype=np.int64)
         if not ((times > -MAX_TIME_US) & (times < MAX_TIME_US)).all():
             raise InputError(f"the column {name!r} holds times outside the years that there are")
+    elif series.dtype == nw.Duration:
+        times = np.asarray(series.dt.total_microseconds().to_numpy(), dtype=np.int64)
     elif series.dtype.is_numeric():
         seconds = np.asarray(series.to_numpy(), dtype=np.float64)
         if not (np.abs(seconds) < MAX_TIME_US / 1e6).all():
             raise InputError(f"the column {name!r} holds numbers that are no seconds: write datetimes, or seconds")
         times = np.rint(seconds * 1e6).astype(np.int64)
     else:
-        raise InputError(f"the column {name!r} holds {series.dtype}: times are datetimes, or seconds as numbers")
+        raise InputError(
+            f"the column {name!r} holds {series.dtype}: times are datetimes (such as pandas.to_datetime makes), dates, "
+            "durations, or seconds as numbers"
+        )
     return times

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import streamad
@@ -86,6 +87,22 @@ def _by_config(model: Model, folder: Any) -> Model:
 def test_a_wrong_argument_is_named(more: dict[str, Any], error: type[StreamadError], says: str) -> None:
     with pytest.raises(error, match=says):
         fitted(walks(30), **more)
+
+
+def test_frames_of_polars_are_fitted_and_scored() -> None:
+    X = walks(30, length=12)
+    rows = [
+        {"batch": str(place), "at": float(point), "a": a, "b": b}
+        for place, each in enumerate(X)
+        for point, (a, b) in enumerate(each.T.tolist())
+    ]
+    frame, of_array = pl.DataFrame(rows), fitted(X, channels=["a", "b"])
+    model = fitted(frame, id="batch", time="at")
+    assert model.channels == ("a", "b")
+    np.testing.assert_array_equal(model.decision_function(frame), of_array.decision_function(X))
+    assert model.explain(frame.filter(pl.col("batch") == "3")).verdict.sequence == "3"
+    with pytest.raises(InputError, match="no column b"):
+        model.predict(frame.drop("b"))
 
 
 def test_too_few_sequences_are_refused() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 
 from streamad.errors import InputError
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
@@ -33,7 +35,7 @@ def values(sequences: Sequences) -> list[Any]:
     return [each.values.T for each in sequences]
 
 
-def test_an_array_a_list_and_frames_of_two_libraries_are_the_same_sequences() -> None:
+def test_an_array_a_list_and_frames_of_three_libraries_are_the_same_sequences() -> None:
     X = walks(3, length=5)
     expected = X.astype(np.float32)
     data = frame(X)
@@ -42,14 +44,15 @@ def test_an_array_a_list_and_frames_of_two_libraries_are_the_same_sequences() ->
     for found in (sequences_of(X, COLUMNS), sequences_of(list(X), COLUMNS), sequences_of(X.tolist(), COLUMNS)):
         np.testing.assert_array_equal(values(found), expected)
         assert [each.sequence for each in found] == ["0", "1", "2"]
-    for table in (pd.DataFrame(data), pa.table(data)):
+    for table in (pd.DataFrame(data), pl.DataFrame(data), pa.table(data)):
         found = sequences_of(table, COLUMNS)
         np.testing.assert_array_equal(values(found), expected)
         assert found.channels == ("a", "b")
         assert [each.sequence for each in found] == ["batch 0", "batch 1", "batch 2"]
-    found = sequences_of(shuffled, COLUMNS)
-    assert [each.sequence for each in found] == first
-    np.testing.assert_array_equal(values(found), expected[[int(name[-1]) for name in first]])
+    for table in (shuffled, pl.from_dict(shuffled.to_dict("list"))):
+        found = sequences_of(table, COLUMNS)
+        assert [each.sequence for each in found] == first
+        np.testing.assert_array_equal(values(found), expected[[int(name[-1]) for name in first]])
 
 
 def test_points_at_the_end_without_a_value_are_padding_and_those_within_are_not() -> None:
@@ -70,13 +73,35 @@ def test_masked_values_are_missing() -> None:
         [START + timedelta(seconds=each) for each in (0, 1, 2.5)],
         [(START + timedelta(seconds=each)).replace(tzinfo=None) for each in (0, 1, 2.5)],
         [START.timestamp() + each for each in (0, 1, 2.5)],
+        [START - datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=each) for each in (0, 1, 2.5)],
     ],
-    ids=["datetimes", "datetimes without a zone", "seconds"],
+    ids=["datetimes", "datetimes without a zone", "seconds", "durations"],
 )
-def test_times_of_frames_are_datetimes_or_seconds(times: list[Any]) -> None:
-    found = sequences_of(pd.DataFrame(frame(walks(1, length=3), times)), COLUMNS)
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_times_of_frames_are_datetimes_or_seconds(times: list[Any], library: Any) -> None:
+    found = sequences_of(library(frame(walks(1, length=3), times)), COLUMNS)
     start_us = round(START.timestamp() * 1e6)
     assert found.items[0].times_us.tolist() == [start_us, start_us + 1_000_000, start_us + 2_500_000]
+
+
+@pytest.mark.parametrize("library", [pl.DataFrame, pa.table])
+def test_days_are_times(library: Any) -> None:
+    days = [(START + timedelta(days=each)).date() for each in range(3)]
+    found = sequences_of(library(frame(walks(1, length=3), days)), COLUMNS)
+    assert np.diff(found.items[0].times_us).tolist() == [86_400_000_000] * 2
+
+
+def test_frames_of_polars_may_have_nulls_kinds_and_chunks() -> None:
+    table = pl.DataFrame(frame(walks(2, length=3)))
+    expected = np.array(values(sequences_of(table, COLUMNS)))
+    of_kinds = table.with_columns(pl.col("id").cast(pl.Categorical), pl.col("time").cast(pl.UInt8), pl.col("a") > 0)
+    found = sequences_of(pl.concat([of_kinds.head(2), of_kinds.tail(4)], rechunk=False), COLUMNS)
+    assert [each.sequence for each in found] == ["batch 0", "batch 1"]
+    np.testing.assert_array_equal(np.array(values(found)), np.stack([expected[:, 0] > 0, expected[:, 1]], axis=1))
+    for missing in (None, NAN):
+        lacking = table.with_columns(pl.when(pl.col("time") == 1).then(missing).otherwise(pl.col("b")).alias("b"))
+        found = sequences_of(lacking, COLUMNS)
+        assert np.isnan(found.items[1].values[:, 1]).tolist() == [False, True, False]
 
 
 def test_columns_are_named() -> None:
@@ -109,6 +134,14 @@ def test_columns_are_named() -> None:
         (pd.DataFrame({"id": ["a"], "time": [1.0], "x": ["on"]}), "column 'x' holds"),
         (pd.DataFrame({"id": ["a"], "time": np.array(["20000"], "M8[s]"), "x": [1.0]}), "outside the years"),
         (pd.DataFrame({"id": ["a"], "time": [1.0], 0: [1.0]}), "column 0 has no text as its name"),
+        ([pd.DataFrame({"a": [1.0], "b": [2.0]})], r"X\[0\] is a data frame"),
+        ([[[None, 1.0]]], r"X\[0\] holds None"),
+        (pl.LazyFrame({"id": ["a"], "time": [1.0], "x": [1.0]}), "no eager data frame"),
+        (pl.DataFrame({"id": ["a"], "time": [None], "x": [1.0]}), "without a time"),
+        (pl.DataFrame({"id": [None], "time": [1.0], "x": [1.0]}), "without an id"),
+        (pl.DataFrame({"id": ["a"], "time": ["Monday"], "x": [1.0]}), "times are datetimes"),
+        (pl.DataFrame({"id": ["a"], "time": [1.0], "x": [START]}), "column 'x' holds Datetime"),
+        (torch.zeros((1, 1, 2), requires_grad=True), "X is no array"),
         (pd.DataFrame([["a", 1.0, 1.0, 2.0]], columns=["id", "time", "x", "x"]), "the same name"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else type(value).__name__,
