@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import InputError
+from streamad.notebook.arguments import whole
 from streamad.notebook.fitting import fit
 from streamad.notebook.model import Model
+from streamad.notebook.sequences import FrameColumns, sequences_of
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.utils.validation import check_is_fitted, check_random_state
 except ImportError as error:
     raise ImportError("streamad.sklearn needs scikit-learn: pip install 'streamad-monitor[sklearn]'") from error
 
@@ -25,8 +28,8 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     scikit-learn's signs: ``predict`` gives +1 for inliers and -1 for outliers, ``score_samples`` and
     ``decision_function`` are low for anomalies, the latter negative exactly where ``predict`` is -1. The rate at which
     normal sequences are outliers is ``false_alarm_rate``, in the place of a contamination. The arguments are those of
-    ``streamad.fit``. ``model_`` is the fitted ``streamad.Model``, ``offset_`` the score from which on sequences alert,
-    negated.
+    ``streamad.fit``; ``random_state`` (a number, a RandomState or None) is its seed. ``model_`` is the fitted
+    ``streamad.Model``, ``offset_`` the score from which on sequences alert, negated.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         options: Mapping[str, Any] | None = None,
         effort: Literal["quick", "normal", "thorough"] | None = None,
         window: Mapping[str, Any] | None = None,
-        random_state: int = 0,
+        random_state: Any = 0,
         device: str = "auto",
     ) -> None:
         self.false_alarm_rate = false_alarm_rate
@@ -54,13 +57,15 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Raises InputError, TrainingDataError, DetectorError.
         """
         if y is not None:
-            is_inlier = _is_inlier(y)
-            if is_inlier.shape != (len(X),):
-                raise InputError(f"y has the shape {is_inlier.shape} for {len(X)} sequences: it is one label for each")
-            inliers = np.flatnonzero(is_inlier)
-            if len(inliers) == 0:
+            sequences, is_inlier = sequences_of(X, FrameColumns()), _is_inlier(y)
+            if is_inlier.shape != (len(sequences),):
+                raise InputError(
+                    f"y has the shape {is_inlier.shape} for {len(sequences)} sequences: it is one label for each"
+                )
+            if not is_inlier.any():
                 raise InputError("y calls no sequence normal: +1 means normal")
-            X = X[inliers] if isinstance(X, np.ndarray) else [X[place] for place in inliers]
+            kept = (each for each, is_kept in zip(sequences, is_inlier, strict=True) if is_kept)
+            X = replace(sequences, items=tuple(kept))
         self.model_: Model = fit(
             X,
             false_alarm_rate=self.false_alarm_rate,
@@ -68,7 +73,7 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             options=self.options,
             effort=self.effort,
             window=self.window,
-            seed=self.random_state,
+            seed=_seed(self.random_state),
             device=self.device,
             verbose=False,
         )
@@ -104,6 +109,13 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _seed(random_state: Any) -> int:
+    """Return a number for scikit-learn's random states, another for each call."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    return whole("random_state", random_state, "a whole number from 0 on, a RandomState, or None")
 
 
 def _is_inlier(y: Any) -> npt.NDArray[np.bool_]:
