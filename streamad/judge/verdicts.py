@@ -80,6 +80,12 @@ def span_text(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def stretch(begin: datetime, start_time: datetime, end_time: datetime) -> str:
+    """Return such as "from 5 h 40 min to 6 h 50 min", counted from ``begin``: no share is known of what still runs."""
+    start, end = (span_text(max(0.0, (at - begin).total_seconds())) for at in (start_time, end_time))
+    return f"at {start}" if start == end else f"from {start} to {end}"
+
+
 def p_text(p_value: float) -> str:
     """Return a p-value for people; it is never 0."""
     return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
@@ -236,7 +242,7 @@ def make_early_attribution(
 ) -> Attribution:
     """Return why ``warning`` was raised, by the ``explanation`` of what the look saw, or ``why`` there is none.
 
-    Shares of the sequence are those of what was seen of it.
+    Shares of the sequence are those of what was seen of it; words say the time since its start instead.
     """
     shares = np.zeros(len(channels)) if explanation is None else explanation.shares
     order = [] if explanation is None else np.argsort(-shares, kind="stable").tolist()
@@ -249,7 +255,7 @@ def make_early_attribution(
         terms=[],
         dominating_transformation=0,
         nearest=[] if explanation is None else list(explanation.nearest),
-        segments=[_segment(warning.start_time, warning.time, each, channels[each.channel]) for each in segments],
+        segments=[_early_segment(warning, each, channels[each.channel]) for each in segments],
         detail=why or None if explanation is None else explanation.detail,
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
@@ -299,6 +305,13 @@ def _segment(
         size=segment.size,
         text=phrase(channel.name, channel.unit, segment.size, segment.direction, start, end),
     )
+
+
+def _early_segment(warning: EarlyWarning, segment: Segment, channel: ChannelSpec) -> ChannelSegment:
+    found = _segment(warning.start_time, warning.time, segment, channel)
+    what = phrase_of(channel.name, channel.unit, segment.size, segment.direction)
+    text = f"{what} {stretch(warning.start_time, found.start_time, found.end_time)}"
+    return msgspec.structs.replace(found, text=text)
 
 
 def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:

@@ -167,8 +167,8 @@ class ChannelSegment(msgspec.Struct, frozen=True, kw_only=True):
 
     channel: Annotated[str, doc("Name of the channel.")]
     unit: Annotated[str, doc("Its unit, as configured.")]
-    start: Annotated[float, doc("Its first sample, as a share of the sequence (0 to 1).")]
-    end: Annotated[float, doc("Its last sample, as a share of the sequence (0 to 1); equal to start for one sample.")]
+    start: Annotated[float, doc("Its first sample, as a share (0 to 1) of the sequence, or of what a look saw.")]
+    end: Annotated[float, doc("Its last sample, as the same share; equal to start for one sample.")]
     start_time: Annotated[Time, doc("Event time of its first sample (RFC 3339, UTC), for evenly spaced samples.")]
     end_time: Annotated[Time, doc("Event time of its last sample (RFC 3339, UTC), for evenly spaced samples.")]
     direction: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamad.judge.verdicts import p_text, phrase_of, span_text
+from streamad.judge.verdicts import p_text, phrase_of, span_text, stretch
 from streamad.messages import NO_METHOD, Attribution, ChannelSegment, EarlyWarning
 from streamad.pictures.facts import MARKS, cut, elapsed, is_counted, shares_of
 
@@ -33,11 +33,8 @@ def age_of(warning: EarlyWarning) -> str:
 
 
 def span_of(warning: EarlyWarning, segment: ChannelSegment) -> str:
-    """Return when a channel departs, since the start: of a running sequence no share is known."""
-    start, end = (
-        span_text(max(0.0, (at - warning.start_time).total_seconds())) for at in (segment.start_time, segment.end_time)
-    )
-    return f"at {start}" if start == end else f"from {start} to {end}"
+    """Return when a channel departs, since the start."""
+    return stretch(warning.start_time, segment.start_time, segment.end_time)
 
 
 def warned_line(warning: EarlyWarning) -> str:

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.commands.check.models import looks_of
 from streamad.commands.shared.figures.labels import Label, LabelOptions, Labels
 from streamad.commands.shared.figures.warnings import print_expected, warning_figures
-from streamad.commands.shared.monitor import warning_line
-from streamad.judge.verdicts import span_text
+from streamad.commands.shared.monitor import attribution_line, warning_line
+from streamad.judge.attribution import METHOD, Explanation, Segment
+from streamad.judge.verdicts import make_early_attribution, span_text
 from streamad.learn.registry.manifest import DetectorRecord, EarlyExpectation, EarlyRecord
 from streamad.messages import Attribution, ChannelShare, EarlyWarning, ModelRef, Verdict, WarningRef
+from streamad.notify.notices import Item, Notice
+from streamad.pictures.warned import warned_finding
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
+from streamad.types import ChannelSpec
 from tests.support.runtime.early import looks, model
 from tests.support.runtime.pipeline import model_of, settings_of
 
@@ -79,6 +84,23 @@ def test_the_line_says_the_age_in_both_ways_and_why() -> None:
     assert "WARN r 1 at 54 % of the usual length (6 h 10 min)" in line
     assert "p 0.0100" in line
     assert "because of temp_c 93%" in line
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"), [(0.5, 1.0, "from 5 h to 10 h"), (0.9, 0.9, "at 9 h"), (0.0, 0.01, "from 0 s to 6 min")]
+)
+def test_reasons_of_a_warning_count_the_time_since_the_start_everywhere(start: float, end: float, said: str) -> None:
+    """A share of what was seen would read as one of the sequence, whose end nobody knows."""
+    told, segment = warning("1", 10.0, 0.54), Segment(0, start, end, "above", 3.1)
+    found = Explanation(np.ones(1), (), (segment,))
+    why = make_early_attribution(told, found, [ChannelSpec("temp_c", "K")], METHOD)
+    text = f"temp_c 3.1 K above the band {said}"
+    assert [each.text for each in why.segments] == [text]
+    assert f"  {text}  " in str(warning_line(told, why))
+    assert f"  {text}  " in str(attribution_line(why)), "as alerts tail prints it"
+    assert warned_finding(told, why) == text
+    notice = Notice("w-1", "p", "desk", T0, (Item(told, why),), count=1, n_warnings=1)
+    assert f"temp_c 100 %  3.1 K above the band {said}" in notice.text()
 
 
 def test_the_worth_of_warnings_counts_faults_before_their_end_and_false_ones() -> None:
