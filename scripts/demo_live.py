@@ -21,11 +21,12 @@ from pydantic import BaseModel
 
 from streamad.commands.simulate.feed import PlantFeeder
 from streamad.ports import FeedRecord
-from streamad.simulation.messages import PlantTime, plant_messages
+from streamad.simulation.messages import most_batches, plant_messages
+from streamad.simulation.recordings import begin_us
 from streamad.system.clock import SystemClock
 
-N_TRAIN = 200
-SPEED = 12_000  # a fermenter ends a batch every 21 hours: both of them one every 3 seconds
+N_TRAIN, N_STREAMS = 200, 2
+SPEED = 3_600  # a fermenter ends a batch every 21 hours: both of them one every 10 seconds
 FAULT_SHARE = 0.25
 LIVE, TRUTH = Path("live", "live.jsonl"), Path("live", "labels.csv")
 _CONFIG = Path("plant.yaml")
@@ -95,9 +96,17 @@ async def _watch(seed: int, program: str, stopping: asyncio.Event) -> int:
     clock = SystemClock()
     feed = GrowingFile(LIVE)
     run = await _start("run", "--web")
-    start_us = clock.now_us() // 1000 * 1000
-    messages = plant_messages(PlantTime(start_us, SPEED), seed=seed, first_index=N_TRAIN, fault_share=FAULT_SHARE)
-    feeder = PlantFeeder(feed, messages, clock, start_us=start_us, rate=1.0, labels=TRUTH)
+    # In the plant's own time, which goes on behind the training and ends before the present: no sample is of the future
+    start_us = begin_us(N_TRAIN, N_STREAMS)
+    messages = plant_messages(
+        None,
+        seed=seed,
+        first_index=N_TRAIN,
+        n_batches=most_batches(clock.now_us() - start_us, N_STREAMS),
+        n_streams=N_STREAMS,
+        fault_share=FAULT_SHARE,
+    )
+    feeder = PlantFeeder(feed, messages, clock, start_us=start_us, rate=SPEED, labels=TRUTH)
     feeding = asyncio.create_task(feeder.run())
     feeding.add_done_callback(lambda _: stopping.set())  # without batches there is nothing to watch
     code = await _ended(run, stopping)
@@ -128,7 +137,8 @@ async def demo(seed: int, program: str) -> int:
         return code
     follow_live(_CONFIG)
     print(
-        "3/3  run: a batch every three seconds, about every fourth faulty, each judged as it ends, and many warned of\n"
+        "3/3  run: an hour of the plant takes a second; about every fourth batch is faulty, most are warned of before\n"
+        "     their end, hours before the alert\n"
         "     to open the page: the link below; F, C and V mark an alert; to end all: Ctrl-C",
         flush=True,
     )

@@ -142,7 +142,7 @@ class PlantMessage(NamedTuple):
 
 
 def plant_messages(
-    time: PlantTime,
+    time: PlantTime | None,
     *,
     seed: int = 0,
     first_index: int = 0,
@@ -153,6 +153,7 @@ def plant_messages(
 ) -> Iterator[PlantMessage]:
     """Yield the messages of all streams by the time of their last sample; `n_batches` None: without an end.
 
+    `time` None: that of the simulation, with the ids of its recordings; each start repeats them.
     Deterministic. Each batch is simulated when it begins (about 25 ms), so little memory is needed. Raises
     ValueError for counts below their least, or a share outside 0 to 1.
     """
@@ -179,15 +180,20 @@ def plant_messages(
 
 
 def _messages(
-    recordings: Iterator[Recording], time: PlantTime, origin_us: int, chunk_samples: int
+    recordings: Iterator[Recording], time: PlantTime | None, origin_us: int, chunk_samples: int
 ) -> Iterator[PlantMessage]:
     for recording in recordings:
-        batch = time.of(recording, origin_us)
+        batch = recording if time is None else time.of(recording, origin_us)
         left = len(batch.times_us)
         for time_us, text in messages_of(batch, chunk_samples):
             n_samples = min(chunk_samples, left)
             left -= n_samples
             yield PlantMessage(time_us, batch.stream, text, n_samples, None if left else batch)
+
+
+def most_batches(span_us: int, n_streams: int) -> int:
+    """Return how many batches surely end within ``span_us`` of the simulation, at least one of each stream."""
+    return n_streams * max(1, (span_us - (n_streams - 1) * STAGGER_US) // SLOT_US)
 
 
 def longest_us(n_batches: int, n_streams: int) -> int:

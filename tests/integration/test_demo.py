@@ -6,18 +6,20 @@ import csv
 import http.cookiejar
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamad.judge.verdicts import span_text
 from tests.support.environment import make_demo_environment
 from tests.support.scripts import SCRIPTS
 from tests.support.waiting import LIMIT_S
@@ -71,18 +73,18 @@ def at(time: str) -> datetime:
     return datetime.fromisoformat(time)
 
 
-def until_shown(link: str, stream: str, process: subprocess.Popen[str]) -> None:
-    """Open ``link``, whose token becomes a cookie, and with that the list of streams until it has ``stream``."""
+def until_shown(link: str, page: str, text: str, process: subprocess.Popen[str]) -> None:
+    """Open ``link``, whose token becomes a cookie, and with that a page until it has ``text``."""
     cookies = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
     browser.open(link, timeout=LIMIT_S).close()
     assert len(cookies) == 1
     while process.poll() is None:
-        with browser.open(link.partition("?")[0] + "streams", timeout=LIMIT_S) as answer:
-            if stream in answer.read().decode():
+        with browser.open(link.partition("?")[0] + page, timeout=LIMIT_S) as answer:
+            if text in answer.read().decode():
                 return
         time.sleep(0.05)
-    raise AssertionError("it ended before the page showed the stream")
+    raise AssertionError("it ended before the page showed it")
 
 
 @needs_proc
@@ -91,10 +93,13 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     verdict = first_warned_of(tmp_path / "shown" / "out" / "verdicts.jsonl", demo)
     warnings = map(json.loads, (tmp_path / "shown" / "out" / "warnings.jsonl").read_text().splitlines())
     (warning,) = [each for each in warnings if each["warning_id"] == verdict["warning"]["warning_id"]]
-    assert at(warning["start_time"]) < at(warning["time"]) < at(verdict["end_time"])
+    assert at(warning["start_time"]) < at(warning["time"]) < at(verdict["end_time"]) < datetime.now(UTC)
+    assert at(verdict["end_time"]) - at(verdict["start_time"]) > timedelta(hours=15)
+    lead = span_text((at(verdict["end_time"]) - at(warning["time"])).total_seconds())
+    assert " h" in lead
     with (tmp_path / "shown" / "live" / "labels.csv").open(newline="") as file:
         assert verdict["sequence"] in [row["sequence"] for row in csv.DictReader(file)]
-    until_shown(link, verdict["stream"], demo)
+    until_shown(link, "warnings", f"{lead} later", demo)
     processes = descendants(demo.pid)
     assert len(processes) >= 2, "the run and its page"
     demo.send_signal(signal.SIGINT)
@@ -102,7 +107,7 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     assert demo.returncode == 0, errors
     assert "to end all: Ctrl-C" in said
     (line,) = [line for line in errors.splitlines() if line.startswith("WARN ") and warning["warning_id"][:8] in line]
-    assert f"WARN {verdict['stream']} {verdict['sequence']} at " in line
+    assert re.match(rf"WARN {verdict['stream']} {verdict['sequence']} at \d+ % of the usual length \(\d+ h", line)
     assert "whole batches were fed" in said
     assert f"to open the page again: cd {tmp_path / 'shown'} && streamad web" in said
     assert [pid for pid in processes if is_alive(pid)] == []

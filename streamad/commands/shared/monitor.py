@@ -15,7 +15,7 @@ from streamad.commands.shared.console import Bar, Fields, count, err, stop_on_si
 from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StalledError
 from streamad.judge.verdicts import NO_REASON, p_text, span_text
-from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict
+from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.system.tasks import is_stop
@@ -50,15 +50,17 @@ _OBJECTS_BEFORE_COLLECTION = 20_000
 _PROGRESS_S = 1.0
 _ID_CHARACTERS = 8
 """Characters shown of an alert's id; `streamad feedback --alert` needs at least the first six."""
-_NAME_CHARACTERS = 60
+_NAME_CHARACTERS, _TEXT_CHARACTERS = 60, 80
 
 
-def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
-    """Return one line for a person: sequence, score, reasons, and as much of the id as feedback needs."""
+def alert_line(alert: Alert, attribution: Attribution | None = None, warned: WarningRef | None = None) -> Fields:
+    """Return one line for a person: sequence, score, warning, reasons, and as much of the id as feedback needs."""
     line = Fields(len("ALERT ")).add("ALERT", "bold red").add(alert.stream, gap=" ").add(alert.sequence, gap=" ")
     line.add(f"score {alert.score:.3f}").add(f"p {p_text(alert.p_value)}")
     if alert.tail == "extrapolated":
         line.add("(extrapolated)")
+    if warned is not None:
+        line.add(f"warned of at {round(100 * warned.age)} %")
     if attribution is not None:
         _add_reasons(line, attribution)
     return line.add(f"id {alert.alert_id[:_ID_CHARACTERS]}", "dim")
@@ -90,7 +92,7 @@ def _add_reasons(line: Fields, attribution: Attribution) -> None:
     if first:
         line.add(f"because of {', '.join(first)}")
     for segment in attribution.segments[:1]:
-        line.add(_cut(segment.text))
+        line.add(_cut(segment.text, _TEXT_CHARACTERS))
     for each in attribution.nearest[:1]:
         line.add(f"nearest normal {_cut(each.sequence)}")
     if not first and not attribution.segments and attribution.method != NO_METHOD:
@@ -99,8 +101,8 @@ def _add_reasons(line: Fields, attribution: Attribution) -> None:
         line.add("not explained:").add_words(attribution.detail or "no reason given")
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _NAME_CHARACTERS else name[: _NAME_CHARACTERS - 1] + "…"
+def _cut(text: str, most: int = _NAME_CHARACTERS) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def unscorable_line(verdict: Verdict) -> Fields:
@@ -352,7 +354,7 @@ class Monitor:
         if self._quiet:
             return
         if alert is not None:
-            err.print(alert_line(alert, judged.attribution))
+            err.print(alert_line(alert, judged.attribution, verdict.warning))
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
 

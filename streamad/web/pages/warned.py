@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
+from streamad.judge.verdicts import span_text
 from streamad.messages import Attribution
 from streamad.pictures.facts import is_explained
 from streamad.pictures.warned import age_of, warned_finding, warned_headline, warned_line, warned_when
@@ -23,13 +24,17 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning as pages show it: ``age`` and ``why`` in words, the sequence once it is judged, or whether it runs."""
+    """A warning as pages show it: ``age`` and ``why`` in words, the sequence once it is judged, or whether it runs.
+
+    ``lead`` is the time from the warning to the end of the sequence, "" as long as that is not known.
+    """
 
     seen: SeenWarning
     age: str
     why: str
     judged: SeenSequence | None
     is_open: bool
+    lead: str = ""
 
 
 def warned(site: Site, found: Iterable[SeenWarning]) -> list[Warned]:
@@ -42,8 +47,14 @@ def warned(site: Site, found: Iterable[SeenWarning]) -> list[Warned]:
         if not why and judged is not None:  # raised at its end, it has the reasons of the alert
             why = judged.why or ""
         is_open = judged is None and (one.stream, one.sequence, one.start_us) in still_open
-        rows.append(Warned(one, f"{one.age:.0%}", why, judged, is_open))
+        rows.append(Warned(one, f"{one.age:.0%}", why, judged, is_open, _lead(one, judged)))
     return rows
+
+
+def _lead(one: SeenWarning, judged: SeenSequence | None) -> str:
+    """Return how long before its end a sequence was warned of, "" if that is not known or was not before."""
+    lead_s = 0.0 if judged is None or judged.end_us is None else (judged.end_us - to_us(one.message.time)) / 1e6
+    return span_text(lead_s) if lead_s > 0 else ""
 
 
 def reasons_of(site: Site, one: SeenWarning) -> Attribution | None:
@@ -98,4 +109,6 @@ def said_of(site: Site, judged: SeenSequence) -> tuple[SeenWarning, str] | None:
     if one is None:
         return None
     why = warned_finding(one.message, reasons_of(site, one))
-    return one, f"at {age_of(one.message)}, p {one.p_value:.2g}" + (f": {why}" if why else "")
+    lead = _lead(one, judged)
+    before = f", {lead} before its end" if lead else ""
+    return one, f"at {age_of(one.message)}{before}, p {one.p_value:.2g}" + (f": {why}" if why else "")

@@ -21,6 +21,7 @@ from streamad.messages import (
     ModelRef,
     NearestSequence,
     TermShare,
+    WarningRef,
 )
 from streamad.telemetry.metrics import Counters, LearningCounters, ServedCounters
 
@@ -84,6 +85,11 @@ def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
     assert str(alert_line(ALERT)) == "ALERT r1 B-2  score 2.500  p 0.0100  id 5f0c2a91"
 
 
+def test_an_alert_says_that_the_sequence_was_warned_of_while_it_ran() -> None:
+    said = "ALERT r1 B-2  score 2.500  p 0.0100  warned of at 54 %  id 5f0c2a91"
+    assert str(alert_line(ALERT, warned=WarningRef("w", 0.541))) == said
+
+
 @pytest.mark.parametrize(
     ("nearest", "said"),
     [
@@ -104,12 +110,12 @@ def test_an_alert_says_when_its_first_channel_departs_from_normal() -> None:
     line = alert_line(ALERT, in_segments(text, "flow of unusual shape at 5 %"))
     assert f"  because of temp 80%, flow 20%  {text}  id 5f0c2a91" in str(line)
     assert "flow of unusual" not in str(line)
-    assert f"  {'c' * 59}…  id" in str(alert_line(ALERT, in_segments("c" * 70)))
+    assert f"  {'c' * 79}…  id" in str(alert_line(ALERT, in_segments("c" * 90)))
 
 
 def test_no_line_of_an_alert_is_wider_than_a_terminal_of_80_columns() -> None:
     console = Console(width=80, force_terminal=True, no_color=True, file=StringIO())
-    attribution = structs.replace(in_segments("c" * 70), nearest=[NearestSequence(sequence="s" * 70, distance=1.0)])
+    attribution = structs.replace(in_segments("c" * 90), nearest=[NearestSequence(sequence="s" * 70, distance=1.0)])
     console.print(alert_line(ALERT, attribution))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= 80 + len("\x1b[0m") * 4

@@ -13,7 +13,7 @@ import pytest
 from streamad.ingest.decode import Decoder
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.simulation.faults import CHANNELS, FAULTS
-from streamad.simulation.messages import PlantTime, longest_us, plant_messages, write_recordings
+from streamad.simulation.messages import PlantTime, longest_us, most_batches, plant_messages, write_recordings
 from streamad.simulation.recordings import begin_us, simulate, simulate_stream
 from streamad.types import Record, SampleBlock
 from tests.support.ingest.decoded import block_in
@@ -77,6 +77,23 @@ def test_the_first_sample_is_at_the_start_and_ids_carry_it() -> None:
     first = fed()[0]
     assert first.time_us == START_US
     assert json.loads(first.text)["sequence"] == "20261118T110640-B-0005"
+
+
+def test_in_its_own_time_the_plant_goes_on_behind_its_training_with_the_ids_of_its_recordings() -> None:
+    messages = list(plant_messages(None, first_index=4, n_batches=3, chunk_samples=50))
+    batches = {message.batch.sequence: message.batch for message in messages if message.batch is not None}
+    recordings = simulate(3, 0, seed=0, first_index=4, n_streams=2)
+    assert sorted(batches) == [recording.sequence for recording in recordings]
+    for recording in recordings:
+        np.testing.assert_array_equal(batches[recording.sequence].times_us, recording.times_us)
+
+
+@pytest.mark.parametrize("n_streams", [1, 2, 3])
+def test_the_most_batches_of_a_span_end_within_it(n_streams: int) -> None:
+    span_us = longest_us(4 * n_streams, n_streams)
+    assert most_batches(span_us, n_streams) == 4 * n_streams
+    assert most_batches(span_us - 1, n_streams) == 3 * n_streams
+    assert most_batches(-1, n_streams) == n_streams
 
 
 def test_only_the_last_message_of_a_batch_carries_its_truth() -> None:

@@ -90,7 +90,8 @@ def test_before_the_verdict_the_page_says_that_nothing_can_be_judged_then_it_lea
     answer = client.get(f"/s/{warning.warning_id}")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/s/{1:032x}")
     text = client.get(f"/s/{1:032x}").text
-    assert "◆ Warned of while it ran, at 54 % of the usual length (27 s), p 0.01: temp_c 2 K above the band" in text
+    warned = "◆ Warned of while it ran, at 54 % of the usual length (27 s), 23 s before its end, p 0.01: temp_c 2 K"
+    assert f"{warned} above the band" in text
     assert 'value="false_alarm"' in text, "a false warning of a normal sequence can be said to be one"
 
 
@@ -102,7 +103,7 @@ def test_a_mark_on_the_verdict_is_shown_beside_the_warning(judgement: str, tmp_p
     assert client.post(f"/s/{1:032x}/mark", data={"judgement": judgement}, headers=SAME).status_code == 303
     for path in ("/", "/warnings"):
         (state,) = re.findall(r'data-head="since then">(.*?)</td>', client.get(path).text, re.DOTALL)
-        assert "● normal" in state
+        assert "● normal</span> 23 s later" in state
         assert f"{judgement.replace('_', ' ')} by kim" in state
 
 
