@@ -95,8 +95,10 @@ class Judge:
         # Beside the looks: the window must be submitted in this task's first step, before what waits is flushed.
         left = asyncio.ensure_future(self._looks_left(self._looking, sequence, looks))
         try:
-            judged = await self._judged(sequence, ledger, refused)
-            return _naming(judged, looks, await left)
+            judged, seen = await self._judged(sequence, ledger, refused), await left
+            if seen is not None and judged.alert is None:  # nothing else says why it was warned of
+                seen = await self._looking.explained(seen)
+            return _naming(judged, looks, seen)
         finally:
             left.cancel()
             await asyncio.gather(left, return_exceptions=True)

@@ -57,12 +57,14 @@ def warning_id(stream: str, sequence: str, start_us: int) -> str:
 class Seen(NamedTuple):
     """What looks have found at a sequence: the looks taken, and the messages of a new warning.
 
-    ``maxima`` are the largest z [looks] after each of the looks that were taken now.
+    ``maxima`` are the largest z [looks] after each of the looks that were taken now. ``unexplained``: a warning without
+    its reasons, the number of its look, and what that saw.
     """
 
     looks: LooksTaken
     outputs: tuple[OutputRecord, ...] = ()
     maxima: tuple[float, ...] = ()
+    unexplained: tuple[EarlyWarning, int, Window] | None = None
 
 
 class _Pinned(NamedTuple):
@@ -163,7 +165,7 @@ class Looking:
     async def finish(self, sequence: FinishedSequence, looks: LooksTaken | None, batcher: MicroBatcher) -> Seen | None:
         """Take the looks at a finished sequence that were not taken while it ran.
 
-        A warning that they raise has no attribution: its verdict must not wait for one, and an alert has its own.
+        A warning that they raise has no reasons yet: an alert must not wait for them, and has its own.
         """
         if sequence.partial or sequence.is_late:
             return None
@@ -178,6 +180,14 @@ class Looking:
                     self._former.gave_up(looks.model)
                     return Seen(msgspec.structs.replace(looks, n=_ALL))
                 await self._clock.sleep(error.wait_us / 1e6)
+
+    async def explained(self, seen: Seen) -> Seen:
+        """Return ``seen`` with the reasons of the warning that was raised at the end, if there is one."""
+        if seen.unexplained is None or self._explainer is None:
+            return seen
+        attribution = await self._explainer.of_look(*seen.unexplained)
+        made = OutputRecord("attributions", attribution.stream, attribution)
+        return seen._replace(outputs=(*seen.outputs, made), unexplained=None)
 
     def looked(self, sequence: OpenSequence) -> Looked | None:
         """Return what looks have found so far at an open sequence, None if that is nothing."""
@@ -265,6 +275,7 @@ class Looking:
         course = course_of(sequence, window, early.looks[min(n_due, n_looks) - 1].form.n_points)
         outputs: tuple[OutputRecord, ...] = ()
         largest, warned, maxima = taken.largest, taken.warning, list[float]()
+        unexplained: tuple[EarlyWarning, int, Window] | None = None
         for number in range(taken.n, min(n_due, n_looks)):
             seen = look_at(course, early.looks[number].form.n_points, window, self._channels)
             if seen is None:  # too much is missing up to there
@@ -278,10 +289,12 @@ class Looking:
                 warning = self._warning(sequence, ref, early, number, largest)
                 warned = WarningRef(warning.warning_id, warning.age)
                 outputs = (*outputs, *await self._told(warning, number, seen if explains else None))
+                unexplained = None if explains else (warning, number, seen)
         if n_due > n_looks:
             text = f"goes on beyond the longest training sequence ({early.longest} points)"
             outputs = (*outputs, self._event("runs_long", sequence, text, ref))
-        return Seen(LooksTaken(model=ref, n=n_due, largest=largest, warning=warned), outputs, tuple(maxima))
+        looks = LooksTaken(model=ref, n=n_due, largest=largest, warning=warned)
+        return Seen(looks, outputs, tuple(maxima), unexplained)
 
     def _moved_early(
         self, sequence: FinishedSequence, course: Course, looks: Sequence[Look], window: Window, ref: ModelRef

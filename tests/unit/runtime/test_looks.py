@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from streamad.errors import PartitionLost
+from streamad.judge.attribution import METHOD
 from streamad.judge.early.looking import Looking
 from streamad.judge.early.model import early_model
 from streamad.judge.explainer import Ledger as Debts
@@ -32,6 +33,7 @@ from tests.support.runtime.pipeline import (
     Run,
     SquareScorer,
     TickingClock,
+    explainer_of,
     line,
     messy_recordings,
     model_of,
@@ -435,6 +437,29 @@ async def test_looks_at_a_finished_sequence_do_not_keep_its_window_from_the_next
     judged = await asyncio.wait_for(judging, LIMIT_S)
     assert judged.verdict.decision == "anomalous"
     assert judged.verdict.warning is not None
+    await batcher.close()
+
+
+@pytest.mark.parametrize(("n_odd", "decision"), [(3, "normal"), (9, "anomalous")])
+async def test_a_warning_at_the_end_has_reasons_of_its_own_only_if_no_alert_has_them(n_odd: int, decision: str) -> None:
+    plant, clock = settings("0s"), TickingClock(0.001)
+    batcher, explainer = MicroBatcher(model(), clock, plant.run), explainer_of(plant, clock, model())
+    looking = Looking(plant, batcher, clock, load=lambda _: model(), explainer=explainer, emit=lambda *_, **__: None)
+    times_us = START_US + np.arange(9, dtype=np.int64) * 1_000_000
+    values = np.where(np.arange(9)[:, None] < n_odd, 2.0, 0.5).repeat(3, axis=1).astype(np.float32)
+    sequence = FinishedSequence("a", "1", "marker", times_us, values, Position(0, 0))
+    judged = await Judge(plant, batcher, clock, explainer, looking).judge(sequence, Debts())
+    assert judged.verdict.decision == decision
+    messages = [each.message for each in judged.outputs(with_verdicts=True)]
+    (warning,) = [each for each in messages if isinstance(each, EarlyWarning)]
+    reasons = [each for each in messages if isinstance(each, Attribution)]
+    if decision == "normal":
+        (why,) = reasons
+        assert (why.alert_id, why.method, why.score) == (warning.warning_id, METHOD, warning.score)
+        assert messages.index(why) < messages.index(judged.verdict)
+    else:
+        assert (reasons, judged.debt is not None) == ([], True), "those of the alert follow"
+    explainer.close()
     await batcher.close()
 
 
