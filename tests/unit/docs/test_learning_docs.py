@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "drift/plant_watch",
     "judge/early/looking",
+    "judge/early/pinned",
     "judge/shift",
     "commands/run/learner",
     "learn/registry/hot_swap",
@@ -21,7 +22,7 @@ MODULES = (
 
 def test_every_event_is_documented_once() -> None:
     code = "\n".join((ROOT / "streamad" / f"{module}.py").read_text(encoding="utf-8") for module in MODULES)
-    emitted = set(re.findall(r'(?:Notice|emit)\(\s*"([a-z_]+)"(?:,|\s*$)', code, re.MULTILINE))
+    emitted = set(re.findall(r'(?:Notice|emit|event)\(\s*"([a-z_]+)"(?:,|\s*$)', code, re.MULTILINE))
     emitted |= {"model_promoted", "model_not_promoted", "waits_for_review"}  # one of them
     assert '"model_promoted" if result.promoted else "model_not_promoted"' in code
     assert '"waits_for_review" if second.waits else "model_promoted" if second.promoted' in code
