@@ -38,7 +38,7 @@ def report(
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Write one HTML page about a span of time: alerts with curves and reasons, rates, drift, models, feedback.
+    """Write one HTML page about a span of time: alerts with curves and reasons, warnings, rates, drift, models, marks.
 
     The page is one file: its pictures are inside, it runs no script and asks for nothing from elsewhere, so it can be
     mailed or archived. Times are those at which streamad judged, so that reports of successive spans miss nothing. The
@@ -65,10 +65,12 @@ def report(
     write_atomically(write_to, content.encode())
     if as_json:
         figures = {"out": str(write_to), "since": found.since, "until": found.until, "alerts": found.n_alerts}
+        figures |= {"warnings": found.n_warnings, "warned": found.warned}
         print_json({**figures, "pictures": drawing.n_drawn, "verdicts": found.decisions, "notes": found.notes})
     else:
         drawn_text = f", {drawing.n_drawn} of them drawn" if found.n_alerts else ""
-        out.print(f"{count(found.n_alerts, 'alert')}{drawn_text}: {printed(str(write_to))}")
+        warned = f"; {count(found.n_warnings, 'warning')}" if found.n_warnings else ""
+        out.print(f"{count(found.n_alerts, 'alert')}{drawn_text}{warned}: {printed(str(write_to))}")
 
 
 class _Drawing:

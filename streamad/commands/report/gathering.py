@@ -13,7 +13,18 @@ from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
-from streamad.messages import Alert, Attribution, Event, Feedback, Message, ModelRef, Role, Verdict, Window
+from streamad.messages import (
+    Alert,
+    Attribution,
+    EarlyWarning,
+    Event,
+    Feedback,
+    Message,
+    ModelRef,
+    Role,
+    Verdict,
+    Window,
+)
 from streamad.outputs.reader import Skipped
 from streamad.outputs.reading import is_there, place_of, present
 from streamad.outputs.stored import known_models, open_store, stored_models
@@ -22,9 +33,11 @@ from streamad.ranges import Span
 from streamad.types import from_us
 
 MOST_ALERTS = 500
-MOST_EVENTS = 100
+MOST_EVENTS = MOST_WARNINGS = 100
 _JUDGED = ("normal", "anomalous")
 K = TypeVar("K", Alert, Verdict, Event)
+Begun = tuple[str, str, datetime]
+"""Stream, name and start of a sequence: its warning has them, and its verdict."""
 M = TypeVar("M", bound=Message)
 
 
@@ -50,7 +63,9 @@ class Version:
 class Gathered:
     """The figures of a report; ``notes`` say what could not be read, and what to do.
 
-    ``alerts`` are the latest ones, the newest first, of ``n_alerts``; ``marks`` the latest mark of each id.
+    ``alerts`` are the latest ones, the newest first, of ``n_alerts``, ``warnings`` of ``n_warnings``; ``marks`` the
+    latest mark of each id. ``warned`` counts the judged sequences that were warned of, by decision. ``warning_of`` has
+    the warnings of sequences that alert, ``judged_as`` the verdicts of sequences that were warned of.
     """
 
     since: datetime
@@ -60,6 +75,11 @@ class Gathered:
     unscorable: Counter[str] = field(default_factory=Counter)
     alerts: list[Alert] = field(default_factory=list)
     n_alerts: int = 0
+    warnings: list[EarlyWarning] = field(default_factory=list)
+    n_warnings: int = 0
+    warned: Counter[str] = field(default_factory=Counter)
+    warning_of: dict[Begun, EarlyWarning] = field(default_factory=dict)
+    judged_as: dict[str, Verdict] = field(default_factory=dict)
     rates: Counter[float] = field(default_factory=Counter)
     attributions: dict[str, Attribution] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
@@ -69,13 +89,23 @@ class Gathered:
     marks: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def has_warnings(self) -> bool:
+        """Return whether there is a warning to tell of."""
+        return bool(self.n_warnings or self.warning_of or self.warned.total())
+
+    def covers(self, at: datetime) -> bool:
+        """Return whether a time lies in the span."""
+        return self.since <= at < self.until
+
 
 async def gather(plant: Plant, span: Span, most_pictures: int) -> Gathered:
     """Return all that was said in ``span``, by the time at which it was said. Raises SourceError."""
     now_us = plant.clock.now_us()
     found = Gathered(from_us(span.since_us or 0), from_us(now_us if span.until_us is None else span.until_us))
-    await _verdicts(plant, found)
     await _alerts(plant, found)
+    await _warnings(plant, found)
+    await _verdicts(plant, found)
     await _reasons(plant, found)
     await _windows(plant, found, {alert.alert_id for alert in found.alerts[:most_pictures]})
     await _events(plant, found)
@@ -98,7 +128,7 @@ async def _read(
 async def _of_span(plant: Plant, found: Gathered, role: Role, kind: type[K]) -> AsyncIterator[K]:
     """Yield the messages of ``kind`` that were made in the span."""
     async for message in _read(plant, found, role, kind):
-        if found.since <= message.created_at < found.until:
+        if found.covers(message.created_at):
             yield message
 
 
@@ -116,8 +146,14 @@ def _can_read(plant: Plant, found: Gathered, role: Role, lacking: str) -> bool:
 async def _verdicts(plant: Plant, found: Gathered) -> None:
     if not _can_read(plant, found, "verdicts", "no rates, as there are no verdicts to count"):
         return
-    async for verdict in _of_span(plant, found, "verdicts", Verdict):
+    listed = {warning.warning_id for warning in found.warnings}
+    async for verdict in _read(plant, found, "verdicts", Verdict):
+        if verdict.warning is not None and verdict.warning.warning_id in listed:
+            found.judged_as[verdict.warning.warning_id] = verdict
+        if not found.covers(verdict.created_at):
+            continue
         found.decisions[verdict.decision] += 1
+        found.warned[verdict.decision] += verdict.warning is not None
         if verdict.decision in _JUDGED and verdict.model is not None:
             of = found.judged.setdefault(verdict.model, Judged())
             of.n += 1
@@ -137,8 +173,27 @@ async def _alerts(plant: Plant, found: Gathered) -> None:
     found.alerts = sorted(latest, key=lambda each: each.created_at)[::-1]
 
 
+async def _warnings(plant: Plant, found: Gathered) -> None:
+    """Note the warnings of the span, and those of its alerts, which may lie before it."""
+    has_own = plant.settings.sinks.warnings is not None
+    if plant.settings.alerts.early is None and not has_own:
+        return
+    role: Role = "warnings" if has_own else "alerts"
+    if not _can_read(plant, found, role, "no warnings"):
+        return
+    alerting = {(alert.stream, alert.sequence, alert.start_time) for alert in found.alerts}
+    latest: deque[EarlyWarning] = deque(maxlen=MOST_WARNINGS)
+    async for warning in _read(plant, found, role, EarlyWarning):
+        if (begun := (warning.stream, warning.sequence, warning.start_time)) in alerting:
+            found.warning_of[begun] = warning
+        if found.covers(warning.created_at):
+            found.n_warnings += 1
+            latest.append(warning)
+    found.warnings = sorted(latest, key=lambda each: each.created_at)[::-1]
+
+
 async def _reasons(plant: Plant, found: Gathered) -> None:
-    wanted = {alert.alert_id for alert in found.alerts}
+    wanted = {alert.alert_id for alert in found.alerts} | {warning.warning_id for warning in found.warnings}
     if not wanted or not _can_read(plant, found, "attributions", "no reasons"):
         return
     async for message in _read(plant, found, "attributions", Attribution, wanted.__contains__):

@@ -11,9 +11,10 @@ from streamad.commands.report.gathering import Gathered, Judged, Version
 from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.losses import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
-from streamad.judge.verdicts import p_text
-from streamad.messages import Alert, Event, ModelRef
+from streamad.judge.verdicts import p_text, span_text
+from streamad.messages import Alert, EarlyWarning, Event, ModelRef, Verdict
 from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
+from streamad.pictures.warned import warned_finding
 from streamad.safe_text import one_line
 from streamad.web.rendering import rendered
 
@@ -72,6 +73,8 @@ def page(name: str, rate: float, found: Gathered, drawing: Drawing, most_picture
         other_rates=[f"{each:g}" for each in sorted(found.rates) if each != rate][:5],
         alerts=alerts,
         listed=[_listed(found, alert) for alert in found.alerts],
+        warned=_warned_summary(found),
+        warnings=[_warning(found, warning) for warning in found.warnings],
         drift=[_event(each) for each in found.events if each.kind in DRIFT],
         others=[_event(each) for each in found.events if each.kind not in DRIFT],
         kinds=cut(", ".join(f"{n} {kind}" for kind, n in found.kinds.most_common() if kind not in DRIFT), _REASON),
@@ -84,7 +87,7 @@ def page(name: str, rate: float, found: Gathered, drawing: Drawing, most_picture
 def _summary(found: Gathered) -> str:
     """Return in one sentence what happened."""
     n = sum(found.decisions.values())
-    parts = [count(found.n_alerts, "alert")]
+    parts = [count(found.n_alerts, "alert"), *([count(found.n_warnings, "warning")] if found.n_warnings else [])]
     if n:
         each = ", ".join(f"{number} {decision}" for decision, number in sorted(found.decisions.items()))
         parts.append(f"{count(n, 'sequence')} ended ({each})")
@@ -131,7 +134,40 @@ def _listed(found: Gathered, alert: Alert) -> list[str]:
         p_text(alert.p_value) + (" (extrapolated)" if alert.tail == "extrapolated" else ""),
         _label(alert.model),
         finding(Facts.of(alert), attribution, _NAME).replace(" %", "\N{NO-BREAK SPACE}%"),
+        *([_warned_at(found, alert)] if found.has_warnings else []),
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
+    ]
+
+
+def _warned_at(found: Gathered, alert: Alert) -> str:
+    """Return at which age the sequence of an alert was warned of, and how long before its end; "" if it was not."""
+    warning = found.warning_of.get((alert.stream, alert.sequence, alert.start_time))
+    return "" if warning is None else f"{warning.age:.0%}{_before_end(warning, alert)}"
+
+
+def _before_end(warning: EarlyWarning, judged: Alert | Verdict) -> str:
+    lead_s = (judged.end_time - warning.time).total_seconds()
+    return f", {span_text(lead_s)} before its end" if lead_s > 0 else ""
+
+
+def _warned_summary(found: Gathered) -> str:
+    """Return how many of the judged sequences were warned of, by what they turned out to be."""
+    each = [f"{n} of {found.decisions[decision]} {decision}" for decision, n in sorted(found.warned.items()) if n]
+    return f"Judged sequences that were warned of while they ran: {', '.join(each)}." if each else ""
+
+
+def _warning(found: Gathered, warning: EarlyWarning) -> list[str]:
+    """Return a warning's cells: when, of what, why, and what became of the sequence."""
+    judged = found.judged_as.get(warning.warning_id)
+    became = "no verdict yet" if judged is None else f"{judged.decision}{_before_end(warning, judged)}"
+    return [
+        _time(warning.time),
+        cut(warning.stream, _NAME),
+        cut(warning.sequence, _NAME),
+        f"{warning.age:.0%}",
+        p_text(warning.p_value) + (" (extrapolated)" if warning.tail == "extrapolated" else ""),
+        warned_finding(warning, found.attributions.get(warning.warning_id), _NAME),
+        became,
     ]
 
 
@@ -151,10 +187,15 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
         further = [f"{line[:1].upper()}{line[1:]}" for line in told]
     elif attribution is not None:
         further = [f"Not explained: {cut(attribution.detail or 'no reason is given', _REASON)}"]
+    warned = _warned_at(found, alert)
     return _Drawn(
         alert.alert_id,
         headline(facts, attribution, _NAME),
-        [f"{score_line(facts)}   id {alert.alert_id}", f"{when(facts)}; ended by {alert.reason}"],
+        [
+            f"{score_line(facts)}   id {alert.alert_id}",
+            f"{when(facts)}; ended by {alert.reason}",
+            *([f"{MARKS['shape']} Warned of while it ran, at {warned}"] if warned else []),
+        ],
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
         reasons,
         further,

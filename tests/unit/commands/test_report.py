@@ -146,6 +146,7 @@ def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, nam
     alerts, reasons, windows, verdicts = map(plant.lines, ("alerts", "attributions", "windows", "verdicts"))
     ids = [f"{number:032x}" for number in range(len(alerts))]
     named = {"stream": name, "sequence": name}
+    warnings = [*warn(plant, 0, model=model, **named), *warn(plant, 1, model=model)]
     segment = {
         "channel": name, "unit": name, "start": 0.1, "end": 0.2, "start_time": now, "end_time": now,
         "direction": "above", "size": 1.0, "text": name,
@@ -180,8 +181,10 @@ def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, nam
     content = json.loads(manifest.read_text())
     content["decision"]["reason"] = name
     manifest.write_text(json.dumps(content))
-    settings(plant, name="p")
+    write(plant, "warnings", *warnings)
+    settings(plant, name="p", sinks={"warnings": "out/warnings.jsonl"}, alerts={"false_alarm_rate": 0.3, "early": {}})
     page = report(plant)
+    assert "2 warnings" in page.text
     assert name not in page.content
     assert visible_name(masked(name)) in page.text
     assert page.count("script") == 0
@@ -331,3 +334,68 @@ def test_json_names_the_page_and_its_figures(plant: CliPlant) -> None:
     assert told["alerts"] == len(plant.lines("alerts"))
     assert told["pictures"] == 1
     assert told["verdicts"]["normal"] + told["verdicts"]["anomalous"] == 16
+
+
+def warn(plant: CliPlant, *places: int, **changes: Any) -> list[dict[str, Any]]:
+    """Let the alerts at ``places`` be of sequences that were warned of 5 s after their start; return the warnings."""
+    alerts, verdicts, made = plant.lines("alerts"), plant.lines("verdicts"), []
+    for place in places:
+        alert = alerts[place]
+        at = datetime.fromisoformat(alert["start_time"]) + timedelta(seconds=5)
+        told = {
+            key: alert[key] for key in ("stream", "sequence", "start_time", "model", "created_at", "schema_version")
+        }
+        made.append({
+            "type": "warning", "warning_id": f"{place:032x}", **told, "time": at.isoformat(), "n_points": 5, "age": 0.5,
+            "look": 2, "score": 4.0, "p_value": 0.01, "false_alarm_rate": 0.05, "tail": "empirical", **changes,
+        })  # fmt: skip
+        ended = next(each for each in verdicts if each["verdict_id"] == alert["alert_id"])
+        ended["warning"] = {"warning_id": f"{place:032x}", "age": 0.5}
+    write(plant, "verdicts", *verdicts)
+    return made
+
+
+@pytest.mark.parametrize("has_own_place", [True, False])
+def test_it_says_which_sequences_were_warned_of_and_how_long_before_their_end(
+    plant: CliPlant, has_own_place: bool
+) -> None:
+    made = warn(plant, 0, 1)
+    place = {"warnings": "out/warnings.jsonl"} if has_own_place else {}
+    if has_own_place:
+        write(plant, "warnings", *made)
+    else:
+        write(plant, "alerts", *made, *plant.lines("alerts"))
+    segment = {
+        "channel": "temp", "unit": "", "start": 0.5, "end": 1.0, "start_time": made[0]["start_time"],
+        "end_time": made[0]["time"], "direction": "above", "size": 2.0, "text": "temp 2 above the band",
+    }  # fmt: skip
+    why = plant.lines("attributions")[0] | {"alert_id": made[0]["warning_id"], "segments": [segment]}
+    write(plant, "attributions", *plant.lines("attributions"), why)
+    settings(plant, sinks=place, alerts={"false_alarm_rate": 0.3, "early": {}})
+    page = report(plant, "--pictures", "1")
+    n = sum(each["decision"] == "anomalous" for each in plant.lines("verdicts"))
+    assert f"{n} alerts; 2 warnings; 16 sequences ended" in page.text
+    assert f"Judged sequences that were warned of while they ran: 2 of {n} anomalous." in page.text
+    table = page.text[page.text.index("since then") :]
+    assert "0.0100 temp 2 above the band from 0 s to 5 s anomalous, " in table
+    ends = [each for each in plant.lines("alerts") if each.get("type") == "alert"][:2]
+    for alert in ends:
+        lead = datetime.fromisoformat(alert["end_time"]) - datetime.fromisoformat(made[ends.index(alert)]["time"])
+        assert page.text.count(f"50%, {round(lead.total_seconds())} s before its end") >= 1
+    told = plant("report", "--json", "--pictures", "0").last_json
+    assert (told["warnings"], told["warned"]["anomalous"], told["warned"]["normal"]) == (2, 2, 0)
+    assert f"{n} alerts, 0 of them drawn; 2 warnings: report.html" in plant("report", "--pictures", "0").out
+
+
+def test_a_warning_before_the_span_stands_beside_its_alert_and_is_not_counted(plant: CliPlant) -> None:
+    old = (datetime.now(UTC) - timedelta(days=8)).isoformat()
+    write(plant, "warnings", *warn(plant, 0, created_at=old))
+    settings(plant, sinks={"warnings": "out/warnings.jsonl"}, alerts={"false_alarm_rate": 0.3, "early": {}})
+    page = report(plant)
+    assert "1 of" in page.text[page.text.index("while they ran: ") :]
+    assert "◆ Warned of while it ran, at 50%, " in page.text
+    assert " 1 warning" not in page.text
+
+
+def test_without_looks_nothing_is_said_of_warnings(plant: CliPlant) -> None:
+    assert "arn" not in report(plant).text.replace("learn", "")
