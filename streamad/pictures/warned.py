@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from streamad.judge.verdicts import p_text, phrase_of, span_text, stretch
 from streamad.messages import NO_METHOD, Attribution, ChannelSegment, EarlyWarning
 from streamad.pictures.facts import MARKS, cut, elapsed, is_counted, shares_of
@@ -30,6 +32,18 @@ def age_of(warning: EarlyWarning) -> str:
     """Return the age at the warning, such as "54 % of the usual length (6 h 10 min)"."""
     since_s = (warning.time - warning.start_time).total_seconds()
     return f"{round(100 * warning.age)} % of the usual length ({span_text(since_s)})"
+
+
+def lead_of(warning: EarlyWarning, end_time: datetime) -> str:
+    """Return the time from a warning to the end of its sequence, "" if it came at the end."""
+    lead_s = (end_time - warning.time).total_seconds()
+    return span_text(lead_s) if lead_s > 0 else ""
+
+
+def age_and_lead(warning: EarlyWarning, end_time: datetime) -> str:
+    """Return the age at the warning, and how long before its end that was."""
+    lead = lead_of(warning, end_time)
+    return f"{age_of(warning)}, {lead} before its end" if lead else age_of(warning)
 
 
 def span_of(warning: EarlyWarning, segment: ChannelSegment) -> str:

@@ -11,10 +11,10 @@ from streamad.commands.report.gathering import Gathered, Judged, Version
 from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.losses import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
-from streamad.judge.verdicts import p_text, span_text
-from streamad.messages import Alert, EarlyWarning, Event, ModelRef, Verdict
+from streamad.judge.verdicts import p_text
+from streamad.messages import Alert, EarlyWarning, Event, ModelRef
 from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
-from streamad.pictures.warned import warned_finding
+from streamad.pictures.warned import age_and_lead, lead_of, warned_finding
 from streamad.safe_text import one_line
 from streamad.web.rendering import rendered
 
@@ -134,20 +134,20 @@ def _listed(found: Gathered, alert: Alert) -> list[str]:
         p_text(alert.p_value) + (" (extrapolated)" if alert.tail == "extrapolated" else ""),
         _label(alert.model),
         finding(Facts.of(alert), attribution, _NAME).replace(" %", "\N{NO-BREAK SPACE}%"),
-        *([_warned_at(found, alert)] if found.has_warnings else []),
+        *([_warned_before(found, alert)] if found.has_warnings else []),
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
     ]
 
 
-def _warned_at(found: Gathered, alert: Alert) -> str:
-    """Return at which age the sequence of an alert was warned of, and how long before its end; "" if it was not."""
-    warning = found.warning_of.get((alert.stream, alert.sequence, alert.start_time))
-    return "" if warning is None else f"{warning.age:.0%}{_before_end(warning, alert)}"
+def _warning_of(found: Gathered, alert: Alert) -> EarlyWarning | None:
+    """Return the warning of the sequence of an alert, None if there was none."""
+    return found.warning_of.get((alert.stream, alert.sequence, alert.start_time))
 
 
-def _before_end(warning: EarlyWarning, judged: Alert | Verdict) -> str:
-    lead_s = (judged.end_time - warning.time).total_seconds()
-    return f", {span_text(lead_s)} before its end" if lead_s > 0 else ""
+def _warned_before(found: Gathered, alert: Alert) -> str:
+    """Return how long before its end the sequence of an alert was warned of; "" if it was not."""
+    warning = _warning_of(found, alert)
+    return "" if warning is None else lead_of(warning, alert.end_time) or "at the end"
 
 
 def _warned_summary(found: Gathered) -> str:
@@ -159,7 +159,9 @@ def _warned_summary(found: Gathered) -> str:
 def _warning(found: Gathered, warning: EarlyWarning) -> list[str]:
     """Return a warning's cells: when, of what, why, and what became of the sequence."""
     judged = found.judged_as.get(warning.warning_id)
-    became = "no verdict yet" if judged is None else f"{judged.decision}{_before_end(warning, judged)}"
+    became: str = "no verdict yet" if judged is None else judged.decision
+    if judged is not None and (lead := lead_of(warning, judged.end_time)):
+        became += f", {lead} later"
     return [
         _time(warning.time),
         cut(warning.stream, _NAME),
@@ -187,14 +189,16 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
         further = [f"{line[:1].upper()}{line[1:]}" for line in told]
     elif attribution is not None:
         further = [f"Not explained: {cut(attribution.detail or 'no reason is given', _REASON)}"]
-    warned = _warned_at(found, alert)
+    warned = ""
+    if (warning := _warning_of(found, alert)) is not None:
+        warned = f"{MARKS['shape']} Warned of while it ran, at {age_and_lead(warning, alert.end_time)}"
     return _Drawn(
         alert.alert_id,
         headline(facts, attribution, _NAME),
         [
             f"{score_line(facts)}   id {alert.alert_id}",
             f"{when(facts)}; ended by {alert.reason}",
-            *([f"{MARKS['shape']} Warned of while it ran, at {warned}"] if warned else []),
+            *([warned] if warned else []),
         ],
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
         reasons,

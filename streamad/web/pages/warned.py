@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
-from streamad.judge.verdicts import span_text
 from streamad.messages import Attribution
 from streamad.pictures.facts import is_explained
-from streamad.pictures.warned import age_of, warned_finding, warned_headline, warned_line, warned_when
-from streamad.types import to_us
+from streamad.pictures.warned import (
+    age_and_lead,
+    age_of,
+    lead_of,
+    warned_finding,
+    warned_headline,
+    warned_line,
+    warned_when,
+)
+from streamad.types import from_us, to_us
 from streamad.web.rendering import count, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import Place, SeenSequence, SeenWarning
@@ -46,15 +53,11 @@ def warned(site: Site, found: Iterable[SeenWarning]) -> list[Warned]:
         why = warned_finding(one.message, reasons_of(site, one))
         if not why and judged is not None:  # raised at its end, it has the reasons of the alert
             why = judged.why or ""
+        end_us = None if judged is None else judged.end_us
+        lead = "" if end_us is None else lead_of(one.message, from_us(end_us))
         is_open = judged is None and (one.stream, one.sequence, one.start_us) in still_open
-        rows.append(Warned(one, f"{one.age:.0%}", why, judged, is_open, _lead(one, judged)))
+        rows.append(Warned(one, f"{one.age:.0%}", why, judged, is_open, lead))
     return rows
-
-
-def _lead(one: SeenWarning, judged: SeenSequence | None) -> str:
-    """Return how long before its end a sequence was warned of, "" if that is not known or was not before."""
-    lead_s = 0.0 if judged is None or judged.end_us is None else (judged.end_us - to_us(one.message.time)) / 1e6
-    return span_text(lead_s) if lead_s > 0 else ""
 
 
 def reasons_of(site: Site, one: SeenWarning) -> Attribution | None:
@@ -109,6 +112,5 @@ def said_of(site: Site, judged: SeenSequence) -> tuple[SeenWarning, str] | None:
     if one is None:
         return None
     why = warned_finding(one.message, reasons_of(site, one))
-    lead = _lead(one, judged)
-    before = f", {lead} before its end" if lead else ""
-    return one, f"at {age_of(one.message)}{before}, p {one.p_value:.2g}" + (f": {why}" if why else "")
+    age = age_of(one.message) if judged.end_us is None else age_and_lead(one.message, from_us(judged.end_us))
+    return one, f"at {age}, p {one.p_value:.2g}" + (f": {why}" if why else "")

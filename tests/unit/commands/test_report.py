@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from streamad.commands.report.gathering import MOST_EVENTS
+from streamad.judge.verdicts import span_text
 from streamad.safe_text import masked, visible_name
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.judged_plant import ROLES, copied, judged_plant, rewrite
@@ -381,7 +382,8 @@ def test_it_says_which_sequences_were_warned_of_and_how_long_before_their_end(
     ends = [each for each in plant.lines("alerts") if each.get("type") == "alert"][:2]
     for alert in ends:
         lead = datetime.fromisoformat(alert["end_time"]) - datetime.fromisoformat(made[ends.index(alert)]["time"])
-        assert page.text.count(f"50%, {round(lead.total_seconds())} s before its end") >= 1
+        assert f"anomalous, {span_text(lead.total_seconds())} later" in table
+        assert f"{span_text(lead.total_seconds())} {alert['alert_id'][:8]}" in page.text
     told = plant("report", "--json", "--pictures", "0").last_json
     assert (told["warnings"], told["warned"]["anomalous"], told["warned"]["normal"]) == (2, 2, 0)
     assert f"{n} alerts, 0 of them drawn; 2 warnings: report.html" in plant("report", "--pictures", "0").out
@@ -393,7 +395,7 @@ def test_a_warning_before_the_span_stands_beside_its_alert_and_is_not_counted(pl
     settings(plant, sinks={"warnings": "out/warnings.jsonl"}, alerts={"false_alarm_rate": 0.3, "early": {}})
     page = report(plant)
     assert "1 of" in page.text[page.text.index("while they ran: ") :]
-    assert "◆ Warned of while it ran, at 50%, " in page.text
+    assert "◆ Warned of while it ran, at 50 % of the usual length (5 s), " in page.text
     assert " 1 warning" not in page.text
 
 
