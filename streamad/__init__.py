@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["Model", "compare", "evaluate", "fit", "load", "subscribe"]
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,5 +36,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, which are imported at their first use."""
-    return sorted({*globals(), *__all__})
+    """List the public names, which are imported at their first use, and the modules that are imported."""
+    there = (name for name, value in globals().items() if name.startswith("__") or isinstance(value, ModuleType))
+    return sorted({*there, *__all__})

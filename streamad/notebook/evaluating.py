@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any, Final, TypeAlias
@@ -99,7 +99,7 @@ def _saved(figure: Any, kind: str) -> bytes:
 
 
 def evaluate(
-    model: Model, X: Any, labels: Sequence[object], *, training: Any = None, verbose: bool | None = None
+    model: Model, X: Any, labels: Iterable[object], *, training: Any = None, verbose: bool | None = None
 ) -> Evaluated:
     """Return what ``model`` finds of the sequences X with ``labels`` [N]: 0 and 1, booleans, or names of faults.
 
@@ -124,7 +124,7 @@ def evaluate(
     return _evaluated((model.settings.model.detector, model), verdicts, (names, is_anomalous), beside)
 
 
-def compare(models: Mapping[str, Model] | Sequence[Model], X: Any, labels: Sequence[object]) -> Evaluated:
+def compare(models: Mapping[str, Model] | Iterable[Model], X: Any, labels: Iterable[object]) -> Evaluated:
     """Return what each of ``models`` finds of the sequences X with ``labels`` [N]; the first is the one that is drawn.
 
     A list names them by their kind of detector. Raises InputError.
@@ -189,17 +189,18 @@ def _verdicts(model: Model, X: Any, names: Sequence[str]) -> list[Verdict]:
     return verdicts
 
 
-def _labels(labels: Sequence[object]) -> _Labels:
+def _labels(labels: Iterable[object]) -> _Labels:
     """Return the labels' names and which mean anomalous."""
+    form = "one for each sequence: 0 and 1, booleans, or names"
     try:
-        given = np.asarray(labels)
+        given = np.asarray(items("labels", labels, form))
     except ValueError:  # nested
         given = np.empty((0, 0))
     if given.dtype == np.object_ and all(isinstance(each, Number | np.bool_) for each in given.flat):
         numbers = [each if each in (0, 1) else np.nan for each in given.flat]  # a whole number may be of any size
         given = np.array(numbers, dtype=np.float64).reshape(given.shape)
     if given.ndim != 1 or not len(given):
-        raise InputError("labels is one label for each sequence: 0 and 1, booleans, or names")
+        raise refused("labels", labels, form)
     if given.dtype.kind in "biuf":
         if not np.isin(given, (0, 1)).all():
             raise InputError("labels as numbers are 0 (normal) and 1 (anomalous), as predict gives them")

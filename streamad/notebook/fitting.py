@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -47,9 +47,9 @@ def fit(
     X: Any,
     *,
     false_alarm_rate: float = 0.02,
-    channels: Sequence[str] | None = None,
-    units: Sequence[str] | Mapping[str, str] | None = None,
-    ids: Sequence[object] | None = None,
+    channels: Iterable[str] | None = None,
+    units: Iterable[str] | Mapping[str, str] | None = None,
+    ids: Iterable[object] | None = None,
     id: str = "id",
     time: str = "time",
     detector: str = "ensemble",
@@ -218,7 +218,7 @@ def _names(sequences: Sequences, channels: tuple[str, ...] | None) -> tuple[str,
     return names
 
 
-def _columns(id: str, time: str, channels: Sequence[str] | None) -> FrameColumns:
+def _columns(id: str, time: str, channels: Iterable[str] | None) -> FrameColumns:
     """Return the columns of a data frame. Raises InputError."""
     text("id", id, "the name of the column of the sequences' ids")
     text("time", time, "the name of the column of times")
@@ -228,7 +228,7 @@ def _columns(id: str, time: str, channels: Sequence[str] | None) -> FrameColumns
     return FrameColumns(id, time, named)
 
 
-def _units(units: Sequence[str] | Mapping[str, str] | None, names: tuple[str, ...]) -> list[str]:
+def _units(units: Iterable[str] | Mapping[str, str] | None, names: tuple[str, ...]) -> list[str]:
     if units is None:
         return [""] * len(names)
     form = "a list of a unit for each channel, or units by the channels' names"

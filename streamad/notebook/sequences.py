@@ -6,7 +6,7 @@ Shapes: N sequences, C channels, T points (of one sequence, or the most of all).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class Sequences:
         return iter(self.items)
 
 
-def sequences_of(X: Any, columns: FrameColumns, *, ids: Sequence[object] | None = None) -> Sequences:
+def sequences_of(X: Any, columns: FrameColumns, *, ids: Iterable[object] | None = None) -> Sequences:
     """Return the sequences of ``X``; see ``streamad.fit`` for its forms.
 
     ``ids`` names the sequences of arrays (default: 0, 1, ...); a frame has its own. Points of arrays are one second
