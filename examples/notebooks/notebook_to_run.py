@@ -10,6 +10,7 @@
 # The model that was tried here is the version that the monitor serves, byte for byte.
 
 # %%
+import json
 import subprocess
 import sys
 import tempfile
@@ -45,17 +46,22 @@ model = streamad.fit(
 model.save(folder / "registry")
 
 # %% [markdown]
-# `plant_yaml` writes the config of the model; how messages are read is added: here a CSV file of flat rows.
+# `plant_yaml` writes the config of the model: files of rows are read by the columns of the data frame. Where else
+# messages come from is said by further keys, such as `decode={...}` and `sequences={...}`; `streamad check` tries it.
 
 # %%
-decode = "decode: {fields: {stream: line, sequence: batch, time: ts, values: null}}\n"
-config = model.plant_yaml("today.csv") + decode
-rows(6, "ok").assign(line="mixer-1").to_csv(folder / "today.csv", index=False)
-(folder / "plant.yaml").write_text(config)
+today = pd.concat([rows(6, "ok"), rows(1, "odd", fault=True).assign(ts=lambda each: each["ts"] + pd.Timedelta("1D"))])
+today.to_csv(folder / "today.csv", index=False)
+(folder / "plant.yaml").write_text(model.plant_yaml("today.csv", sinks={"alerts": "alerts.jsonl"}))
+
+# %% [markdown]
+# The monitor reads the file to its end; a topic of Kafka never ends. A later run resumes where this one stopped.
 
 # %%
-command = [sys.executable, "-m", "streamad", "score", "today.csv"]
-print(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout)
+command = [sys.executable, "-m", "streamad", "run"]
+print(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stderr)
+alerts = [json.loads(line) for line in (folder / "alerts.jsonl").read_text().splitlines()]
+[(each["sequence"], each["p_value"]) for each in alerts]
 
 # %% [markdown]
 # And back: `load` takes the version in service, whoever trained it.
@@ -63,4 +69,4 @@ print(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=
 # %%
 again = streamad.load(folder / "plant.yaml", id="batch", time="ts")
 assert again.predict(rows(3, "odd", fault=True)).all()
-assert not again.predict(rows(3, "ok")).all()
+assert "odd-0" in [each["sequence"] for each in alerts]

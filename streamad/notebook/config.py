@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,20 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamad.errors import InputError
 from streamad.learn.registry.manifest import Manifest
+from streamad.notebook.sequences import FrameColumns
 from streamad.plant import Plant
 from streamad.plugins import check_known, error_messages
+from streamad.safe_text import one_line
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 
 _SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
 _REGISTRY: Final = Path("registry")
+_ROWS: Final = re.compile(r"\.(csv|tsv|txt|parquet|pq)(\.gz)?$", re.IGNORECASE)
+_HEAD: Final = """\
+# Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences) depends on the
+# source: streamad check tries it, `streamad init SAMPLE --out found.yaml` finds it out.
+"""
 
 
 class GivenSettings(Settings):
@@ -106,12 +114,22 @@ def plant_of(settings: Settings, folder: Path) -> Plant:
     return Plant(settings, folder, SystemClock())
 
 
-def plant_yaml(settings: Settings, source: str, registry: Path) -> str:
-    """Return a config of ``settings`` that reads ``source`` and serves from ``registry``. Raises InputError."""
+def plant_yaml(
+    settings: Settings, source: str, registry: Path, columns: FrameColumns, sections: Mapping[str, Any]
+) -> str:
+    """Return a config of ``settings`` that reads ``source`` and serves from ``registry``. Raises InputError.
+
+    Rows of a file are read by ``columns``; ``sections`` go over what it has.
+    """
     content = _content(settings, source, registry)
+    if _ROWS.search(source.partition("?")[0]):
+        fields = {"sequence": columns.id, "time": columns.time, "end": None, "values": None}
+        content["decode"] = {"fields": fields, "default_stream": settings.name}
+    for name, given in sections.items():
+        there = content.get(name)
+        content[name] = {**there, **given} if isinstance(there, dict) and isinstance(given, Mapping) else given
     _checked(content)
-    head = "# Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences)\n"
-    return f"{head}# depends on the source: `streamad init SAMPLE` finds it out.\n{_dumped(content)}"
+    return _HEAD + _dumped(content)
 
 
 def settings_text(settings: Settings) -> str:
@@ -133,7 +151,10 @@ def _checked(content: dict[str, Any]) -> Settings:
 
 
 def _dumped(content: dict[str, Any]) -> str:
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    try:
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        raise InputError(f"the sections hold what YAML cannot: {one_line(str(error))}") from error
 
 
 def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:

@@ -227,14 +227,17 @@ class Model:
             into.record_decision(name, version, PromotionDecision(promoted=True, reason=reason, decided_at=now))
         return version
 
-    def plant_yaml(self, source: str, *, registry: str | Path = "registry") -> str:
+    def plant_yaml(self, source: str, *, registry: str | Path = "registry", **sections: Any) -> str:
         """Return a ``plant.yaml`` that serves this model from ``registry`` on messages or files of ``source`` (a URL).
 
-        How messages are read (``decode``) and when sequences end (``sequences``) is the source's matter: ``streamad
-        init`` finds it out from a sample.
+        Relative paths mean the folder of the config. Rows of CSV and Parquet files are read by the columns of the
+        model's data frames. ``sections`` are keys of the config, which go over those: ``decode={"time": "relative"}``,
+        ``sequences={"end": ["gap"], "gap": "1h"}``, ``sinks={"alerts": "alerts.jsonl"}``; ``streamad init`` finds out
+        from a sample how messages are read and when sequences end. Raises InputError.
         """
         folder = path("registry", registry, "the path of a folder")
-        return plant_yaml(self._settings, text("source", source, "a path or URL, such as kafka://broker/topic"), folder)
+        place = text("source", source, "a path or URL, such as kafka://broker/topic")
+        return plant_yaml(self._settings, place, folder, self._columns, sections)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

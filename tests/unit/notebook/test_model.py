@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import streamad
@@ -105,8 +106,8 @@ def test_the_saved_version_is_served_and_judges_bit_for_bit_as_the_command_line(
     ]
     pd.DataFrame(rows).to_csv("recording.csv", index=False)
     assert model.save("registry") == "0001"
-    decode = "decode:\n  fields: {stream: stream, sequence: sequence, time: time, values: null}\n"
-    Path("plant.yaml").write_text(model.plant_yaml("recording.csv") + decode)
+    fields = {"stream": "stream", "sequence": "sequence", "time": "time", "values": None}
+    Path("plant.yaml").write_text(model.plant_yaml("recording.csv", decode={"fields": fields}))
 
     printed = CliRunner().invoke(app, ["score", "--json"])
 
@@ -118,6 +119,50 @@ def test_the_saved_version_is_served_and_judges_bit_for_bit_as_the_command_line(
     for judged in (model.verdicts(X), again.verdicts(frame)):
         for mine, theirs in zip(judged, verdicts, strict=True):
             assert (mine.score, mine.p_value, mine.decision) == (theirs["score"], theirs["p_value"], theirs["decision"])
+
+
+@pytest.mark.parametrize("source", ["recording.csv", "recording.parquet"])
+def test_a_file_of_the_frames_columns_is_judged_without_another_key(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"batch": f"b{place}", "ts": pd.Timestamp(3600 * place + point, unit="s", tz="UTC"), "a": a, "b": b}
+        for place, each in enumerate(walks(30))
+        for point, (a, b) in enumerate(each.T.tolist())
+    ]
+    frame = pd.DataFrame(rows)
+    model = fitted(frame, id="batch", time="ts")
+    frame.to_csv("recording.csv", index=False)
+    frame.to_parquet("recording.parquet", index=False)
+    model.save("registry")
+    Path("plant.yaml").write_text(model.plant_yaml(source))
+    printed = CliRunner().invoke(app, ["score", "--json"])
+    assert printed.exit_code == 0, printed.output
+    found = [msgspec.json.decode(line) for line in printed.output.splitlines() if line.startswith("{")]
+    assert [(each["sequence"], each["p_value"]) for each in found] == [
+        (each.sequence, each.p_value) for each in model.verdicts(frame)
+    ]
+
+
+def test_sections_go_over_the_config_and_are_checked(model: Model) -> None:
+    said = model.plant_yaml("today.csv", name="mixer", decode={"time": "relative"}, window={"max_missing": 0.1})
+    config = yaml.safe_load(said)
+    assert config["decode"] == {
+        "fields": {"sequence": "id", "time": "time", "end": None, "values": None},
+        "default_stream": "plant",
+        "time": "relative",
+    }
+    assert (config["name"], config["window"]["length"], config["window"]["max_missing"]) == ("mixer", 40, 0.1)
+    assert "decode" not in yaml.safe_load(model.plant_yaml("kafka://broker/samples"))
+    for sections, says in (
+        ({"decod": {}}, "decod: unknown key.*decode"),
+        ({"sequences": {"end": ["gap"]}}, "sequences: .*gap"),
+        ({"model": {"options": {"a": np.zeros(2)}}}, "sections hold what YAML cannot"),
+        ({"sinks": 5}, "sinks"),
+    ):
+        with pytest.raises(InputError, match=says):
+            model.plant_yaml("today.csv", **sections)
 
 
 def test_a_second_save_is_the_next_version_and_a_rate_goes_with_a_registry(model: Model, tmp_path: Path) -> None:
