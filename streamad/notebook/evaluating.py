@@ -26,6 +26,7 @@ from streamad.notebook.model import Model, sequences_for
 from streamad.notebook.reasons import Plot
 from streamad.notebook.sequences import Sequences
 from streamad.pictures.drawing import check_extra
+from streamad.pictures.ticks import log_ticks
 from streamad.settings.plant_yaml import ModelSettings, Settings
 
 SIMPLE_KINDS: Final = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
@@ -74,6 +75,7 @@ class Evaluated:
         """Draw each label's scores against the threshold. Needs matplotlib. Raises UsageError without it."""
         check_extra()
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+        from matplotlib.ticker import NullLocator  # noqa: PLC0415
 
         names = sorted(set(self.labels), key=lambda name: (_is_anomalous(name), name))
         figure = Figure(figsize=(7, 0.8 + 0.4 * len(names)), layout="constrained")
@@ -87,6 +89,10 @@ class Evaluated:
             axes.axvline(self.threshold, color="black", linewidth=1, linestyle="--")
         if (self.scores[np.isfinite(self.scores)] > 0).all():
             axes.set_xscale("log")
+            low, high = axes.get_xlim()
+            ticks = [tick for tick in log_ticks(np.log10(low), np.log10(high), 8) if low <= tick <= high]
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel(f"score of {self.name}; dashed: alerts from here on")
         return Plot(*(_saved(figure, kind) for kind in ("png", "svg")))
