@@ -10,22 +10,14 @@ from pathlib import Path
 
 import yaml
 
-from streamad.messages import OutputRecord, Role
-from streamad_connectors.kafka.writing.messages import encode
-from tests.support.kafka.broker import Broker, Message, new_topic, produce
+from tests.support.kafka.broker import Broker, new_topic, produce
 from tests.support.notify.hook import SECRET, Hook, listening
-from tests.support.notify.plant import id_of, message, receiver
+from tests.support.notify.plant import id_of, receiver
+from tests.support.notify.topics import record
 from tests.support.runtime.cli import started
 
 ALERTS = 120
 KILLS = 3
-
-
-def record(role: Role, kind: str, i: int) -> Message:
-    """Return the record of a message of sequence ``i`` as a monitor writes it."""
-    content = message(kind, i)
-    (found,) = encode(OutputRecord(role, f"reactor-{i % 3}", content), "t", 900_000)
-    return Message(found.value, found.key, headers=found.headers)
 
 
 def test_no_alert_is_lost_and_each_is_repeated_at_most_once_for_each_kill(kafka: Broker, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from streamad.messages import Message
 from streamad.plant import Plant
 from tests.support.notify.hook import SECRET, Hook
-from tests.support.web.messages import messages_of, warning_of
+from tests.support.web.messages import messages_of, reasons_of, warning_of
 from tests.support.web.page import plant_in
 
 PLACES = {
@@ -27,9 +27,10 @@ def id_of(i: int) -> str:
 
 
 def message(kind: str, i: int) -> Message:
-    """Return the alert, the attribution, the window or the warning of sequence ``i``."""
-    if kind == "warning":
-        return warning_of(i, warning_id=id_of(i))
+    """Return the alert, the attribution, the window or the warning of sequence ``i``, or the warning's ``reasons``."""
+    warning = warning_of(i, warning_id=id_of(i))
+    if kind in ("warning", "reasons"):
+        return warning if kind == "warning" else reasons_of(warning)
     return messages_of(i)[_AT[kind]]
 
 
