@@ -48,6 +48,8 @@ Beside: TypeAlias = "Callable[[Pipeline, Batchers, Explainer | None, EventLog], 
 _LATENCIES = 10_000
 _OBJECTS_BEFORE_COLLECTION = 20_000
 _PROGRESS_S = 1.0
+_REASONS_S = 1.0
+"""As long as an alert waits for its reasons before it is printed."""
 _ID_CHARACTERS = 8
 """Characters shown of an alert's id; `streamad feedback --alert` needs at least the first six."""
 _NAME_CHARACTERS, _TEXT_CHARACTERS = 60, 80
@@ -152,6 +154,47 @@ def _in_service(batchers: Batchers) -> list[ModelRef]:
     return [model.ref for model in batchers.models]
 
 
+class AlertLines:
+    """Prints each alert with its reasons if they come within a second, else the reasons on a line of their own."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[JudgedSequence, asyncio.TimerHandle]] = {}
+
+    def alert(self, judged: JudgedSequence) -> None:
+        """Print the alert of ``judged`` now, or wait for its reasons if it is going to get some."""
+        assert judged.alert is not None
+        if judged.debt is not None:
+            name = judged.alert.alert_id
+            soon = asyncio.get_running_loop().call_later(_REASONS_S, self._give_up, name)
+            self._waiting[name] = judged, soon
+        else:
+            _print_alert(judged, judged.attribution)
+
+    def explained(self, attribution: Attribution) -> None:
+        """Print reasons, with their alert if it waits."""
+        if (waiting := self._waiting.pop(attribution.alert_id, None)) is None:
+            err.print(attribution_line(attribution))
+            return
+        judged, soon = waiting
+        soon.cancel()
+        _print_alert(judged, attribution)
+
+    def close(self) -> None:
+        """Print the alerts that wait."""
+        for name in [*self._waiting]:
+            self._give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        judged, soon = self._waiting.pop(name)
+        soon.cancel()
+        _print_alert(judged, None)
+
+
+def _print_alert(judged: JudgedSequence, attribution: Attribution | None) -> None:
+    assert judged.alert is not None
+    err.print(alert_line(judged.alert, attribution, judged.verdict.warning))
+
+
 class Monitor:
     """Runs a plant's pipeline once and prints alerts and events on stderr.
 
@@ -191,6 +234,7 @@ class Monitor:
         self._verdicts: list[Verdict] = []
         self._warnings: list[EarlyWarning] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
+        self._lines = AlertLines()
         # Several workers would overwrite each other's line.
         self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=True)
 
@@ -273,6 +317,7 @@ class Monitor:
                 async with self._beside(pipeline, batchers, explainer, self._events):
                     await self._run(pipeline, batchers, reporter)
         finally:
+            self._lines.close()
             if explainer is not None:
                 explainer.close()
             try:
@@ -354,7 +399,7 @@ class Monitor:
         if self._quiet:
             return
         if alert is not None:
-            err.print(alert_line(alert, judged.attribution, verdict.warning))
+            self._lines.alert(judged)
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
 
@@ -368,4 +413,4 @@ class Monitor:
         if self._watcher is not None:
             self._watcher.explained(attribution)
         if not self._quiet:
-            err.print(attribution_line(attribution))
+            self._lines.explained(attribution)

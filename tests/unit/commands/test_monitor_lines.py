@@ -10,8 +10,10 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
+from streamad.commands.shared import monitor
 from streamad.commands.shared.figures.report import RunReport, print_summary
-from streamad.commands.shared.monitor import alert_line, attribution_line, event_line
+from streamad.commands.shared.monitor import AlertLines, alert_line, attribution_line, event_line
+from streamad.judge.judging import JudgedSequence
 from streamad.messages import (
     Alert,
     Attribution,
@@ -21,9 +23,12 @@ from streamad.messages import (
     ModelRef,
     NearestSequence,
     TermShare,
+    Verdict,
     WarningRef,
 )
+from streamad.partition_progress import Debt
 from streamad.telemetry.metrics import Counters, LearningCounters, ServedCounters
+from tests.support.runtime.pipeline import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelRef("default.A", "0003")
@@ -44,6 +49,20 @@ ALERT = Alert(
     model=MODEL,
     created_at=NOW,
 )
+
+VERDICT = Verdict(
+    verdict_id=ALERT.alert_id,
+    stream="r1",
+    sequence="B-2",
+    decision="anomalous",
+    reason="marker",
+    start_time=NOW,
+    end_time=NOW,
+    n_samples=3,
+    score=2.5,
+    created_at=NOW,
+)
+DEBT = Debt(alert=ALERT, terms=b"", shape=(1, 1), length=1)
 
 
 def why(*nearest: str) -> Attribution:
@@ -120,6 +139,30 @@ def test_no_line_of_an_alert_is_wider_than_a_terminal_of_80_columns() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= 80 + len("\x1b[0m") * 4
     assert len(lines) == 4
+
+
+async def test_an_alert_waits_a_second_for_its_reasons_else_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = list[str]()
+    monkeypatch.setattr(monitor.err, "print", lambda line: printed.append(str(line)))
+    lines = AlertLines()
+    lines.alert(JudgedSequence(VERDICT, ALERT))
+    assert printed == [str(alert_line(ALERT))], "nothing is going to explain it"
+    printed.clear()
+    lines.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    assert printed == []
+    lines.explained(why())
+    assert printed == [str(alert_line(ALERT, why()))]
+    printed.clear()
+    monkeypatch.setattr(monitor, "_REASONS_S", 0.0)
+    lines.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    await until(lambda: bool(printed))
+    lines.explained(why())
+    assert printed == [str(alert_line(ALERT)), str(attribution_line(why()))]
+    printed.clear()
+    monkeypatch.setattr(monitor, "_REASONS_S", 1000.0)
+    lines.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    lines.close()
+    assert printed == [str(alert_line(ALERT))], "at the end of the run"
 
 
 def test_an_attribution_has_a_line_of_its_own() -> None:
