@@ -115,6 +115,15 @@ def test_a_warning_whose_sequence_no_worker_names_is_neither_running_nor_in_the_
     assert "the normal course" not in text
 
 
+@pytest.mark.parametrize(("p99_ms", "said"), [(9.0, "9 ms"), (499_000.0, "499 s"), (5e5, "over 500 s"), (None, "")])
+def test_a_latency_beyond_what_is_measured_is_said_to_be_one(p99_ms: float | None, said: str, tmp_path: Path) -> None:
+    """Samples of the past, as the demo plays them, have latencies of years."""
+    page = page_of(tmp_path, verdict(1))
+    page.workers.take(status_of(latency_p99_ms=p99_ms, created_at=from_us(page.plant.clock.now_us())))
+    (shown,) = re.findall(r'data-head="latency p99">(.*?)</td>', page.browser().get("/").text)
+    assert shown.strip() == said
+
+
 def test_the_first_warning_under_an_id_stays_and_hides_no_alert(tmp_path: Path) -> None:
     forged = warning_of(1, warning_id=f"{1:032x}", stream="other", time=warning_of(1).time - timedelta(days=2_000))
     page = page_of(tmp_path, forged, warning_of(1, warning_id=f"{1:032x}"), *messages_of(1)[:2])
