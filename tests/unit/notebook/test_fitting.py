@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 import streamad
 from streamad import Model
@@ -103,6 +108,27 @@ def test_frames_of_polars_are_fitted_and_scored() -> None:
     assert model.explain(frame.filter(pl.col("batch") == "3")).verdict.sequence == "3"
     with pytest.raises(InputError, match="no column b"):
         model.predict(frame.drop("b"))
+
+
+@pytest.mark.parametrize(("detector", "options"), [("neutral_ad", {"epochs": 2}), ("nearest", {})])
+def test_a_model_leaves_no_threads_files_or_random_state(
+    detector: str, options: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state() -> list[object]:
+        threads = sorted(thread.name for thread in threading.enumerate())
+        of_numpy = np.random.get_state()
+        of_torch = torch.random.get_rng_state().numpy().tobytes()
+        return [threads, random.getstate(), str(of_numpy), of_torch, torch.get_num_threads(), Path.cwd()]
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    before = state()
+    model = fitted(walks(30), detector=detector, options=options)
+    model.explain(walks(1, 1)).plot()
+    assert state() == before
+    del model
+    gc.collect()
+    assert list(tmp_path.glob("streamad*")) == []
 
 
 def test_too_few_sequences_are_refused() -> None:
