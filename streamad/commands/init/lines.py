@@ -23,7 +23,7 @@ from streamad.commands.init.facts.words import (
 )
 from streamad.commands.init.layout import Layout, note_without_id
 from streamad.commands.init.rules.boundaries import find_id_tag, find_state_tag, share_outside
-from streamad.commands.init.rules.channels import constant, find_not_readings, words_of_tag
+from streamad.commands.init.rules.channels import A_LABEL, constant, find_not_readings, is_label, words_of_tag
 from streamad.commands.init.rules.readings import (
     QualityField,
     missing_number,
@@ -137,6 +137,8 @@ def _take_tags(layout: Layout, readings: dict[str, Column], stream: Column | Non
 
 
 def _no_number(column: Column) -> str:
+    if is_label(column):
+        return A_LABEL
     if column.holds(float) or column.holds(int):
         return "lists of numbers need a list of times, or a step beside their time (decode.fields.step)"
     text = next(value for value in column.values if column.number(value) is None)

@@ -374,6 +374,16 @@ def test_of_a_few_words_it_is_said_how_they_become_numbers(tmp_path: Path) -> No
     assert "mode: no number, such as 'HEAT'; channels[].values gives words numbers" in output
 
 
+@pytest.mark.parametrize("label", [{"anomalous": ("True", "False")}, {"label": ("leak", "normal")}], ids=str)
+def test_a_label_in_words_is_the_truth_and_no_channel_to_be(label: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+    ((name, words),) = label.items()
+    rows = [{"batch": batch, "ts": time, "temp": temp, name: words[batch == "B-1"]} for batch, time, temp, _ in cells()]
+    settings, output, _, _ = init_rows(tmp_path, rows)
+    assert [channel.name for channel in settings.channels] == ["temp"]
+    assert f"{name}: a label by its name and values: the truth to find, and no reading" in output
+    assert "channels[].values" not in output
+
+
 def test_each_channel_of_a_long_form_has_its_unit(tmp_path: Path) -> None:
     rows = [
         {"batch": batch, "ts": time, "tag": tag, "value": value}

@@ -19,6 +19,7 @@ _NEARLY_ALL = 0.98
 _EXACT = 1e-3
 _LONGEST_SHOWN = 40
 _COUNTS_ROWS = "counts the rows"
+A_LABEL = "a label by its name and values: the truth to find, and no reading"
 
 
 def find_not_readings(
@@ -32,7 +33,7 @@ def find_not_readings(
     found = {}
     for path, column in columns.items():
         if is_label(column):
-            found[path] = "a label by its name and values: the truth to find, and no reading"
+            found[path] = A_LABEL
         elif path in second_times:
             found[path] = "a time beside that of the samples"
         elif column.is_constant:
@@ -60,13 +61,18 @@ def words_of_tag(column: Column) -> str | None:
 
 
 def is_label(column: Column) -> bool:
-    """Return whether a field is named as a label and holds flags or a few classes."""
-    words = hints(column.path)
-    is_named = bool(words & LABEL) or words in [{word} for word in WHOLE_LABEL]
+    """Return whether a field is named as a label and holds flags, a few classes, or a few words."""
+    is_named = _is_named_label(column)
     if not column.values or not (is_named or last_part(column.path).lower().startswith("is_")):
         return False
-    few = column.is_all_numbers and column.is_whole and len(column.counts) <= _MOST_CLASSES
+    are_words = all(isinstance(value, str) for value in column.values) and len(column.counts) > 1
+    few = ((column.is_all_numbers and column.is_whole) or are_words) and len(column.counts) <= _MOST_CLASSES
     return column.is_two_valued or (few and is_named)
+
+
+def _is_named_label(column: Column) -> bool:
+    words = hints(column.path)
+    return bool(words & LABEL) or words in [{word} for word in WHOLE_LABEL]
 
 
 def _counts(column: Column, rows: Rows, groups: Groups) -> str | None:
