@@ -23,6 +23,8 @@ _PRIORITY = str(Path(__file__).parent / "support" / "priority")
 if _PRIORITY not in os.environ.get("PYTHONPATH", ""):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PRIORITY, os.environ.get("PYTHONPATH")]))
 os.environ["TESTS_KEEP_PRIORITY"] = "1"
+# Numba compiles aeon's kernels for 40 s of a core in a new environment; on the tests' few windows Python is quicker.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # else it tells its makers of each use
 
 
