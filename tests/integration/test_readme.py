@@ -42,7 +42,7 @@ def test_each_line_of_the_tour_works_in_the_environment_of_the_demo(tmp_path: Pa
     assert re.search(r"^found +\S+% of 8 anomalous", told["replay"], re.MULTILINE)
     assert (folder / "why.png").read_bytes().startswith(b"\x89PNG")
     assert told["feedback"].startswith("confirmed: fermenter-")
-    drawn = re.fullmatch(r"(\d+) alerts, (\d+) of them drawn: (\S+)", told["report"].splitlines()[-1])
+    drawn = re.fullmatch(r"(\d+) alerts, (\d+) of them drawn; \d+ warnings: (\S+)", told["report"].splitlines()[-1])
     assert drawn is not None, told["report"]
     assert int(drawn[2]) > 0
     assert "1 mark of operators" in (folder / drawn[3]).read_text(encoding="utf-8")
