@@ -23,7 +23,8 @@ _SYNC = (
     "            temporary.replace"
 )
 _WRITE = (
-    "        for role, records in by_role.items():\n            if role in self._sinks:\n"
+    "        for role in (role for role in ROLES if role in self._sinks):\n"
+    "            if records := [record for record in outputs if record.role == role]:\n"
     "                await self._sinks[role].write(records)\n                await self._sinks[role].flush()\n"
 )
 _SAVE = (
@@ -171,6 +172,14 @@ COMMITS: tuple[Mutant, ...] = (
         ((_WRITE, ""), (_SAVE, _SAVE + _WRITE)),
         "a crash between the two loses the outputs of a commit, because its progress says that they are written",
         (_CHECKPOINT_TESTS, _CRASHES),
+    ),
+    mutant(
+        "outputs-in-any-order",
+        _CHECKPOINT,
+        "for role in (role for role in ROLES if role in self._sinks):",
+        "for role in dict.fromkeys(record.role for record in outputs if record.role in self._sinks):",
+        "after a crash a verdict names a warning that is in no file",
+        _CHECKPOINT_TESTS,
     ),
     mutant(
         "outputs-not-synced",
