@@ -14,8 +14,7 @@ import numpy as np
 
 from streamad.errors import InputError
 
-_MOST: Final = 2**63 - 1
-"""torch's seeds end here."""
+_MOST: Final = 2**63 - 1  # torch's seeds end here
 
 
 def refused(name: str, value: object, form: str) -> InputError:
@@ -58,10 +57,10 @@ def mapping(name: str, value: Any, form: str) -> dict[str, Any]:
     return dict(value)
 
 
-def whole(name: str, value: Any, form: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least``, of Python's kind or of numpy's. Raises InputError."""
+def whole(name: str, value: Any, form: str, *, least: int = 0, most: int = _MOST) -> int:
+    """Return a whole number from ``least`` to ``most``, of Python's kind or of numpy's. Raises InputError."""
     number: Any = value  # Integral and Real have no comparison for type checkers
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= number <= _MOST:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= number <= most:
         raise refused(name, value, form)
     return int(number)
 

@@ -101,7 +101,7 @@ def fit(
     target = rate(false_alarm_rate)
     looks = None
     if early is not None:
-        n_looks = whole("early", early, "the number of looks at running sequences, such as 10", least=1)
+        n_looks = whole("early", early, "the number of looks at running sequences, 1 to 50", least=1, most=50)
         looks = {"false_alarm_rate": target, "looks": n_looks}
     settings = settings_of(
         names,
@@ -206,6 +206,8 @@ def _plant_of_registry(path: Path, model: str | None, version: str | None, rate:
 
 def _names(sequences: Sequences, channels: tuple[str, ...] | None) -> tuple[str, ...]:
     n = sequences.items[0].values.shape[1]
+    if not n:
+        raise InputError("X has no channel")
     given = channels if channels is not None else tuple(f"channel_{number}" for number in range(n))
     names = sequences.channels or given
     if len(names) != n:

@@ -85,6 +85,7 @@ def _by_config(model: Model, folder: Any) -> Model:
         ({"seed": 2**64}, InputError, "^seed is 18446744073709551616: give"),
         ({"channels": ["Temp [°C]", "p"]}, InputError, r"'Temp \[°C\]': name channels with .* units="),
         ({"early": 0}, InputError, "early is 0: give the number of looks"),
+        ({"early": 51}, InputError, "early is 51: give the number of looks at running sequences, 1 to 50"),
         ({"early": True}, InputError, "early is True: give the number of looks"),
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
@@ -136,5 +137,7 @@ def test_too_few_sequences_are_refused() -> None:
         fitted(walks(3))
     with pytest.raises(InputError, match="no sequence"):
         fitted(walks(0))
+    with pytest.raises(InputError, match="X has no channel"):
+        fitted(np.zeros((30, 0, 12)))
     with pytest.warns(LeftOutWarning), pytest.raises(TrainingDataError, match="none of the 4 sequences"):
         fitted(np.zeros((4, 2, 1)))

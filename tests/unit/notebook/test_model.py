@@ -78,6 +78,16 @@ def test_pickle_keeps_the_whole_model(model: Model) -> None:
     assert repr(copy) == repr(model)
 
 
+def test_a_pickle_of_other_bytes_is_refused(model: Model) -> None:
+    content = pickle.dumps(model)
+    kept = model.manifest.files["calibration.npy"].size_bytes
+    place = content.index(b"\x93NUMPY") + kept - 1
+    damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    copy = pickle.loads(damaged)  # noqa: S301 - made here
+    with pytest.raises(ArtifactError, match=r"calibration\.npy is damaged"):
+        copy.threshold  # noqa: B018
+
+
 def test_a_damaged_version_is_refused(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "registry")
     (path,) = (tmp_path / "registry").rglob("calibration.npy")
