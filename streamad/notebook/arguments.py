@@ -49,12 +49,20 @@ def items(name: str, values: Any, form: str) -> list[Any]:
 
 
 def mapping(name: str, value: Any, form: str) -> dict[str, Any]:
-    """Return a mapping with texts as keys, empty for None. Raises InputError."""
+    """Return a mapping with texts as keys, empty for None, and numpy's values as Python's. Raises InputError."""
     if value is None:
         return {}
     if not isinstance(value, Mapping) or any(not isinstance(key, str) for key in value):
         raise refused(name, value, form)
-    return dict(value)
+    return {key: _plain(each) for key, each in value.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def whole(name: str, value: Any, form: str, *, least: int = 0, most: int = _MOST) -> int:

@@ -94,7 +94,9 @@ def test_numbers_and_lists_of_every_library_are_taken() -> None:
         ids=np.arange(30),
         seed=np.int64(3),
         early=np.int32(2),
-        detector="nearest",
+        detector="pca",
+        options={"explained": np.float32(0.5)},
+        window={"length": np.int64(12)},
         verbose=np.bool_(False),
     )
     assert (made.channels, made.units) == (("a", "b"), ("K", "bar"))
