@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,12 +18,14 @@ from streamad.notebook.sequences import FrameColumns
 from streamad.plant import Plant
 from streamad.plugins import check_known, error_messages
 from streamad.safe_text import one_line
-from streamad.settings.plant_yaml import Settings
+from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.system.clock import SystemClock
 
 _SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
 _REGISTRY: Final = Path("registry")
 _ROWS: Final = re.compile(r"\.(csv|tsv|txt|parquet|pq)(\.gz)?$", re.IGNORECASE)
+_DAY_US: Final = 86_400_000_000
+_LONGER: Final = 4  # times the longest sequence is the limit, as streamad init writes it
 _HEAD: Final = """\
 # Written by streamad.Model.plant_yaml. How messages are read (decode) and when sequences end (sequences) depends on the
 # source: streamad check tries it, `streamad init SAMPLE --out found.yaml` finds it out.
@@ -52,10 +55,12 @@ def settings_of(
     model: Mapping[str, Any],
     window: Mapping[str, Any],
     alerts: Mapping[str, Any],
+    longest_us: int = 0,
 ) -> Settings:
     """Return the settings of a model of ``channels`` in ``units``; the sections are those of ``plant.yaml``.
 
-    Raises InputError that names each argument that is wrong.
+    ``longest_us`` is how long the longest sequence took (0: unknown): ``sequences.max_duration`` leaves such ones
+    whole. Raises InputError that names each argument that is wrong.
     """
     content: dict[str, Any] = {
         "channels": [{"name": name, "unit": unit} for name, unit in zip(channels, units, strict=True)],
@@ -64,6 +69,8 @@ def settings_of(
         "window": dict(window),
         "alerts": dict(alerts),
     }
+    if _LONGER * longest_us > SequenceSettings().max_duration:
+        content["sequences"] = {"max_duration": f"{math.ceil(_LONGER * longest_us / _DAY_US)}d"}
     return _checked(content)
 
 
@@ -167,6 +174,7 @@ def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
     if (early := settings.alerts.early) is not None:
         looks = early.looks if isinstance(early.looks, int) else [f"{each}us" for each in early.looks]
         alerts["early"] = {"false_alarm_rate": early.false_alarm_rate, "looks": looks}
+    limit_us = settings.sequences.max_duration
     return {
         "name": settings.name,
         "source": {"url": source},
@@ -178,6 +186,7 @@ def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
             }
             for each in settings.channels
         ],
+        **({"sequences": {"max_duration": _duration(limit_us)}} if limit_us > SequenceSettings().max_duration else {}),
         "window": window,
         "model": {
             "name": model.name,
@@ -189,3 +198,7 @@ def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
         },
         "alerts": alerts,
     }
+
+
+def _duration(duration_us: int) -> str:
+    return f"{duration_us // _DAY_US}d" if duration_us % _DAY_US == 0 else f"{duration_us}us"

@@ -118,6 +118,7 @@ def fit(
         },
         window={"length": _length(sequences), **mapping("window", window, "keys such as {'length': 128}")},
         alerts={"false_alarm_rate": target, "early": looks},
+        longest_us=max(int(each.times_us[-1] - each.times_us[0]) for each in sequences),
     )
     return fitted(sequences, settings, FrameColumns(id, time, names), says=says(verbose))
 

@@ -155,6 +155,16 @@ def test_a_file_of_the_frames_columns_is_judged_without_another_key(
     ]
 
 
+@pytest.mark.parametrize(("step", "limit"), [("1min", "24h"), ("15min", "2d"), ("1h", "7d")])
+def test_the_config_leaves_sequences_whole_that_last_as_long_as_those_of_the_training(step: str, limit: str) -> None:
+    times = pd.Timestamp("2026-01-05", tz="UTC") + np.arange(40) * pd.Timedelta(step)
+    rows = [pd.DataFrame({"id": str(n), "time": times, "a": a, "b": b}) for n, (a, b) in enumerate(walks(30))]
+    model = fitted(pd.concat(rows))
+    config = yaml.safe_load(model.plant_yaml("today.csv", sequences={"end": ["gap"], "gap": "1h"}))
+    assert {"max_duration": "24h", **config["sequences"]} == {"end": ["gap"], "gap": "1h", "max_duration": limit}
+    assert pickle.loads(pickle.dumps(model)).settings.sequences == model.settings.sequences  # noqa: S301 - made here
+
+
 def test_sections_go_over_the_config_and_are_checked(model: Model) -> None:
     said = model.plant_yaml("today.csv", name="mixer", decode={"time": "relative"}, window={"max_missing": 0.1})
     config = yaml.safe_load(said)
