@@ -29,7 +29,8 @@ from streamad.judge.early.model import NO_LOOK, EarlyModel, Look
 from streamad.judge.early.pinned import MOST_LOADED, NotNowError, PinnedVersions
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.messages import EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
+from streamad.judge.verdicts import make_early_attribution
+from streamad.messages import NO_METHOD, EarlyWarning, Looked, ModelRef, OutputRecord, Role, WarningRef
 from streamad.partition_progress import LooksTaken
 from streamad.ports import Clock
 from streamad.safe_text import visible_name
@@ -41,6 +42,9 @@ _ALL = 1_000_000
 """Looks that a sequence without a model counts as taken: there are no more."""
 _IN_A_ROW = 256
 """Open sequences whose ages are compared before records, verdicts and commits get their turn."""
+_MOST_EXPLAINED = 8
+"""Sequences that may wait at their end for the reasons of their warnings: other verdicts and alerts wait for them."""
+_TOO_MANY = "more sequences were warned of at their end than could be explained without delaying others"
 _PATIENCE_US = 3_000_000
 """How long the end of a sequence waits for a version that cannot be read for a reason that may pass."""
 
@@ -115,6 +119,7 @@ class Looking:
         self._former = PinnedVersions(load, clock, emit)
         self._ages: dict[ModelRef, tuple[int, ...] | None] = {}
         self._limits: dict[ModelRef, float] = {}
+        self._n_explained = 0
 
     async def visit(
         self, intake: Intake, tell: Callable[[list[OutputRecord]], None], is_split: Callable[[str], bool]
@@ -182,10 +187,20 @@ class Looking:
                 await self._clock.sleep(error.wait_us / 1e6)
 
     async def explained(self, seen: Seen) -> Seen:
-        """Return ``seen`` with the reasons of the warning that was raised at the end, if there is one."""
+        """Return ``seen`` with the reasons of the warning that was raised at the end, if there is one.
+
+        Of many at once only ``_MOST_EXPLAINED`` get theirs: verdicts and alerts wait for them.
+        """
         if seen.unexplained is None or self._explainer is None:
             return seen
-        attribution = await self._explainer.of_look(*seen.unexplained)
+        if self._n_explained < _MOST_EXPLAINED:
+            self._n_explained += 1
+            try:
+                attribution = await self._explainer.of_look(*seen.unexplained)
+            finally:
+                self._n_explained -= 1
+        else:
+            attribution = make_early_attribution(seen.unexplained[0], None, self._channels, NO_METHOD, _TOO_MANY)
         made = OutputRecord("attributions", attribution.stream, attribution)
         return seen._replace(outputs=(*seen.outputs, made), unexplained=None)
 

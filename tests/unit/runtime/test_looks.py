@@ -7,6 +7,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from streamad.judge.early.model import early_model
 from streamad.judge.explainer import Ledger as Debts
 from streamad.judge.judging import Judge
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, OpenSequence, OutputRecord, Verdict
+from streamad.judge.verdicts import make_early_attribution
+from streamad.messages import NO_METHOD, Attribution, EarlyWarning, Event, ModelRef, OpenSequence, OutputRecord, Verdict
 from streamad.partition_progress import LooksTaken
 from streamad.runtime.reports import MOST_LOOKED, MOST_OPEN, open_sequences
 from streamad.settings.plant_yaml import Settings
@@ -460,6 +462,34 @@ async def test_a_warning_at_the_end_has_reasons_of_its_own_only_if_no_alert_has_
     else:
         assert (reasons, judged.debt is not None) == ([], True), "those of the alert follow"
     explainer.close()
+    await batcher.close()
+
+
+async def test_the_reasons_of_a_thousand_warnings_at_the_end_hold_up_few_verdicts() -> None:
+    plant, clock, n = settings("0s"), TickingClock(0.001), 1000
+    batcher = MicroBatcher(model(), clock, plant.run.model_copy(update={"batch_windows": n}))
+    explained, may_explain = list[str](), asyncio.Event()
+
+    async def of_look(warning: EarlyWarning, *_: object) -> Attribution:
+        explained.append(warning.sequence)
+        await may_explain.wait()
+        return make_early_attribution(warning, None, plant.channel_specs, METHOD)
+
+    explainer: Any = SimpleNamespace(of_look=of_look)
+    looking = Looking(plant, batcher, clock, load=lambda _: model(), explainer=explainer, emit=lambda *_, **__: None)
+    judge = Judge(plant, batcher, clock, explainer, looking)
+    times_us = START_US + np.arange(9, dtype=np.int64) * 1_000_000
+    values = np.where(np.arange(9)[:, None] < 3, 2.0, 0.5).repeat(3, axis=1).astype(np.float32)
+    ended = [FinishedSequence("a", str(number), "marker", times_us, values, Position(number, 0)) for number in range(n)]
+    judging = [asyncio.create_task(judge.judge(each, Debts())) for each in ended]
+    await until(lambda: sum(task.done() for task in judging) == n - 8)
+    assert len(explained) == 8
+    may_explain.set()
+    for judged in await asyncio.gather(*judging):
+        messages = [each.message for each in judged.outputs(with_verdicts=True)]
+        (why,) = [each for each in messages if isinstance(each, Attribution)]
+        assert why.method == (METHOD if why.sequence in explained else NO_METHOD)
+        assert judged.verdict.decision == "normal"
     await batcher.close()
 
 
