@@ -180,7 +180,7 @@ class Looking:
                 return await self._seen(sequence, looks, batcher, explains=False)
             except NotNowError as error:
                 assert looks is not None  # else the version in service looks at it
-                left_us -= error.wait_us
+                left_us -= error.waited_us + error.wait_us
                 if left_us < 0:
                     self._former.gave_up(looks.model)
                     return Seen(msgspec.structs.replace(looks, n=_ALL))

@@ -11,21 +11,28 @@ from streamad.judge.early.model import EarlyModel
 from streamad.judge.scoring import ModelInService
 from streamad.messages import ModelRef
 from streamad.ports import Clock
-from streamad.system.tasks import Backoff
+from streamad.system.clock import pause
+from streamad.system.tasks import Backoff, look_at
+from streamad.system.threads import LoneThread
 from streamad.telemetry.events import Emit
 
 MOST_LOADED = 4
 """Versions whose looks are in memory, those needed last: a learner makes ever new ones."""
 _FIRST_RETRY_US = 1_000_000
 _LONGEST_RETRY_US = 60_000_000
+LIMIT_S = 10.0
+"""How long a call that reads a version is waited for: verdicts may wait for it."""
 
 
 class NotNowError(Exception):
-    """Raised where a version cannot be read for a reason that may pass; it is tried again in ``wait_us``."""
+    """Raised where a version cannot be read for a reason that may pass; it is tried again in ``wait_us``.
 
-    def __init__(self, wait_us: int) -> None:
-        super().__init__(wait_us)
-        self.wait_us = wait_us
+    ``waited_us``: so long its reading was waited for.
+    """
+
+    def __init__(self, wait_us: int, waited_us: int = 0) -> None:
+        super().__init__(wait_us, waited_us)
+        self.wait_us, self.waited_us = wait_us, waited_us
 
 
 @dataclass(slots=True)
@@ -42,7 +49,8 @@ class PinnedVersions:
     """Loads versions by ``load``, each once as long as it is needed.
 
     One that is damaged, or is not there, has no looks: an event says so. A file that could not be read (an OSError:
-    a network share, too many open files) may be readable again: it is tried after 1 s, 2 s, ... 60 s.
+    a network share, too many open files) may be readable again: it is tried after 1 s, 2 s, ... 60 s. A call that does
+    not return is waited for at most ``LIMIT_S`` at a time; it has a thread of its own, and there is no second one.
     """
 
     def __init__(self, load: Callable[[ModelRef], ModelInService], clock: Clock, emit: Emit) -> None:
@@ -51,7 +59,7 @@ class PinnedVersions:
         self._emit = emit
         self._loaded: dict[ModelRef, EarlyModel | None] = {}
         self._failing: dict[ModelRef, _Failing] = {}
-        self._one_at_a_time = asyncio.Lock()
+        self._under_way: dict[ModelRef, asyncio.Task[EarlyModel | None]] = {}
 
     def in_memory(self, ref: ModelRef) -> EarlyModel | None:
         """Return the looks of a version if they are in memory."""
@@ -59,12 +67,8 @@ class PinnedVersions:
 
     async def looks_of(self, ref: ModelRef) -> EarlyModel | None:
         """Return the looks of a version, None if it has none or must not be used. Raises NotNowError."""
-        async with self._one_at_a_time:
-            if ref not in self._loaded:
-                self._loaded[ref] = await self._taken_up(ref)
-            early = self._loaded[ref] = self._loaded.pop(ref)  # the one needed last is the last
-            while len(self._loaded) > MOST_LOADED:
-                del self._loaded[next(iter(self._loaded))]
+        early = self._loaded[ref] if ref in self._loaded else await self._taken_up(ref)
+        self._keep(ref, early)
         return early
 
     def gave_up(self, ref: ModelRef) -> None:
@@ -75,18 +79,45 @@ class PinnedVersions:
             self._say(ref, f"{failing.why}: sequences that end meanwhile are looked at no more; it is tried again")
 
     async def _taken_up(self, ref: ModelRef) -> EarlyModel | None:
-        failing, now_us = self._failing.get(ref), self._clock.monotonic_us()
-        if failing is not None and now_us < failing.retry_us:
-            raise NotNowError(failing.retry_us - now_us)
+        if (failing := self._failing.get(ref)) is not None and (wait_us := self._until_retry_us(failing)) > 0:
+            raise NotNowError(wait_us)
+        if (call := self._under_way.get(ref)) is None:
+            call = self._under_way[ref] = asyncio.create_task(self._read(ref))
+            call.add_done_callback(look_at)  # in case nobody waits for it any more
+        ended = asyncio.Event()
+        call.add_done_callback(lambda _: ended.set())
+        await pause(LIMIT_S, self._clock, ended)
+        if call.done():
+            return call.result()
+        failing = self._failing.get(ref)
+        if failing is None or (wait_us := self._until_retry_us(failing)) <= 0:  # else another one has waited for it
+            wait_us = self._failed(ref, f"it could not be read within {LIMIT_S:g} s")
+        raise NotNowError(wait_us, round(LIMIT_S * 1e6))
+
+    async def _read(self, ref: ModelRef) -> EarlyModel | None:
         early = None
+        thread = LoneThread("streamad-looks")
         try:
-            early = (await asyncio.to_thread(self._load, ref)).early
+            early = (await asyncio.wrap_future(thread.submit(self._load, ref))).early
         except (StreamadError, OSError) as error:
             if _may_pass(error):
                 raise NotNowError(self._failed(ref, str(error))) from error
             self._say(ref, f"{error}: sequences that it has looked at while they ran are looked at no more")
+        finally:
+            thread.shutdown()
+            del self._under_way[ref]
         self._failing.pop(ref, None)
+        self._keep(ref, early)  # also if nobody waits for it any more
         return early
+
+    def _keep(self, ref: ModelRef, early: EarlyModel | None) -> None:
+        self._loaded.pop(ref, None)
+        self._loaded[ref] = early  # the one needed last is the last
+        while len(self._loaded) > MOST_LOADED:
+            del self._loaded[next(iter(self._loaded))]
+
+    def _until_retry_us(self, failing: _Failing) -> int:
+        return failing.retry_us - self._clock.monotonic_us()
 
     def _failed(self, ref: ModelRef, why: str) -> int:
         """Note a failure; return how long the next attempt waits."""

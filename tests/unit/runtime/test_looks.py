@@ -15,6 +15,7 @@ import pytest
 
 from streamad.errors import PartitionLost
 from streamad.judge.attribution import METHOD
+from streamad.judge.early import pinned
 from streamad.judge.early.looking import Looking
 from streamad.judge.early.model import early_model
 from streamad.judge.explainer import Ledger as Debts
@@ -396,7 +397,10 @@ class Unreadable(dict[str, ModelInService]):
 
 
 @pytest.mark.parametrize(("n", "n_warned"), [(1, 1), (2, 1), (1_000_000, 0)])
-async def test_a_version_that_cannot_be_read_for_a_moment_still_takes_its_looks(n: int, n_warned: int) -> None:
+async def test_a_version_that_cannot_be_read_for_a_moment_still_takes_its_looks(
+    n: int, n_warned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinned, "LIMIT_S", 1e6)  # the clock runs faster than any thread
     ledger = Ledger()
     await run_until_warned(ledger, turning_odd(4, 0), settings("0s"), model=model())
     assert warnings_of(ledger) == []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streamad.errors import ArtifactError, RegistryError, StreamadError
+from streamad.judge.early import pinned
 from streamad.judge.early.pinned import NotNowError, PinnedVersions
 from streamad.judge.scoring import ModelInService
 from streamad.learn.registry import verify
@@ -19,6 +22,8 @@ from streamad.telemetry.events import EventLog
 from streamad.testing import ManualClock
 from tests.support.learning import plant
 from tests.support.runtime.early import model
+from tests.support.runtime.pipeline import until
+from tests.support.waiting import LIMIT_S
 
 REF = ModelRef("test", "0001")
 
@@ -123,3 +128,40 @@ async def test_a_real_version_whose_files_cannot_be_read_for_a_while_is_tried_ag
     clock.advance(1)
     assert await versions.looks_of(REF) is None, "it was trained without looks"
     assert events == []
+
+
+async def test_a_call_that_does_not_return_is_waited_for_a_while_by_all_at_once_and_is_the_only_one() -> None:
+    clock, events, may_return, calls = ManualClock(), list[Event](), threading.Event(), list[ModelRef]()
+
+    def hang(ref: ModelRef) -> ModelInService:
+        calls.append(ref)
+        assert may_return.wait(LIMIT_S)
+        return model()
+
+    versions = PinnedVersions(hang, clock, EventLog("p", clock, events.append).emit)
+
+    async def waits_s(n: int) -> set[float]:
+        waiting = asyncio.gather(*(versions.looks_of(REF) for _ in range(n)), return_exceptions=True)
+        begun_us = clock.monotonic_us()
+        while not waiting.done():
+            await asyncio.sleep(0)
+            if calls and not waiting.done():
+                clock.advance(0.5)
+        assert clock.monotonic_us() - begun_us < 2e6 * pinned.LIMIT_S
+        return {each.wait_us / 1e6 for each in await waiting if isinstance(each, NotNowError)}
+
+    try:
+        assert await waits_s(1000) == {1}
+        before_us = clock.monotonic_us()
+        with pytest.raises(NotNowError):
+            await versions.looks_of(REF)
+        assert clock.monotonic_us() == before_us, "at once: it is tried again later"
+        clock.advance(1)
+        assert await waits_s(1) == {2}
+        versions.gave_up(REF)
+        assert [each.kind for each in events] == ["looks_ended"]
+    finally:
+        may_return.set()
+    await until(lambda: versions.in_memory(REF) is not None)
+    assert await versions.looks_of(REF) is not None, "it was read while nobody waited"
+    assert len(calls) == 1
