@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from streamad.errors import InputError
+from streamad.errors import ArtifactError, InputError
 from streamad.notebook.arguments import path as a_path
 from streamad.notebook.arguments import refused
 from streamad.notebook.config import plant_of, settings_from, settings_text
@@ -104,7 +104,10 @@ class _Served:
 def _load_pyfunc(data_path: str) -> _Served:
     """Load what ``save_model`` wrote; MLflow calls it. Raises ArtifactError for a file that is not the saved one."""
     folder = Path(data_path)
-    settings = settings_from((folder / _SETTINGS).read_text(encoding="utf-8"))
-    columns = msgspec.json.decode((folder / _COLUMNS).read_bytes(), type=FrameColumns)
-    (home,) = (folder / "registry" / settings.model.name / "versions").iterdir()
+    try:
+        settings = settings_from((folder / _SETTINGS).read_text(encoding="utf-8"))
+        columns = msgspec.json.decode((folder / _COLUMNS).read_bytes(), type=FrameColumns)
+        (home,) = (folder / "registry" / settings.model.name / "versions").iterdir()
+    except (OSError, ValueError, InputError, msgspec.DecodeError) as error:
+        raise ArtifactError(f"{folder} is not what save_model wrote: {error}") from error
     return _Served(model_of_version(plant_of(settings, folder), settings.model.name, home.name, columns))

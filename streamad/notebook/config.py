@@ -146,7 +146,13 @@ def settings_text(settings: Settings) -> str:
 
 def settings_from(text: str) -> Settings:
     """Return the settings in what ``settings_text`` gave. Raises InputError."""
-    return _checked(yaml.safe_load(text))
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"the settings are no YAML: {one_line(str(error))}") from error
+    if not isinstance(content, dict):
+        raise InputError("the settings are no mapping of sections")
+    return _checked(content)
 
 
 def _checked(content: dict[str, Any]) -> Settings:

@@ -13,14 +13,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamad.errors import InputError, some_of
+from streamad.errors import ArtifactError, InputError, some_of
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.early.course import whole_course
 from streamad.judge.scoring import ModelInService
@@ -321,13 +321,22 @@ class _Opened:
             self.service = versions_of(plant, name).load(version)
 
 
+class _Named(msgspec.Struct):
+    version: str
+
+
 def write_version(registry: Path, model: Model) -> None:
     """Write the model's version, as it is, into the folder of a new registry. Raises OutputError."""
     _written(registry, model.settings.model.name, model._files)  # noqa: SLF001 - its own module
 
 
 def _written(root: Path, name: str, files: Mapping[str, bytes]) -> str:
-    version: str = msgspec.json.decode(files[MANIFEST_FILE])["version"]
+    try:
+        version = msgspec.json.decode(files[MANIFEST_FILE], type=_Named).version
+    except (KeyError, msgspec.DecodeError) as error:
+        raise ArtifactError(f"the model's {MANIFEST_FILE} is damaged or missing: {error}") from error
+    if wrong := [file for file in files if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts]:
+        raise ArtifactError(f"the model's files have a name that leads elsewhere: {wrong[0]!r}")
     home = Registry(root).folder(name, version)
     with writing(root):
         for file, content in files.items():

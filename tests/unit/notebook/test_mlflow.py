@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,23 @@ def test_one_other_byte_is_refused(model: Model, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ArtifactError, match=r"model\.ts is damaged \(its sha256 differs"):
         mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("settings.yaml", "a: ["), ("settings.yaml", ""), ("settings.yaml", "name: 3"), ("columns.json", "{"), (None, "")],
+)
+def test_a_folder_that_lacks_or_changed_what_goes_with_the_version_is_refused(
+    saved: Path, tmp_path: Path, name: str | None, content: str
+) -> None:
+    shutil.copytree(saved, tmp_path / "copy")
+    (settings,) = (tmp_path / "copy").rglob("settings.yaml")
+    if name is None:
+        shutil.rmtree(settings.parent / "registry")
+    else:
+        settings.with_name(name).write_text(content)
+    with pytest.raises(ArtifactError, match="is not what save_model wrote"):
+        mlflow.pyfunc.load_model(str(tmp_path / "copy"))
 
 
 def test_a_folder_in_use_and_what_is_no_model_are_refused(model: Model, saved: Path, tmp_path: Path) -> None:

@@ -88,6 +88,26 @@ def test_a_pickle_of_other_bytes_is_refused(model: Model) -> None:
         copy.threshold  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"manifest.json": b"{"}, "manifest.json is damaged"),
+        ({"manifest.json": None}, "manifest.json is damaged or missing"),
+        ({"manifest.json": b"[]"}, "manifest.json is damaged"),
+        ({"../../../../elsewhere": b"x"}, "leads elsewhere"),
+        ({"/elsewhere": b"x"}, "leads elsewhere"),
+        ({"model.ts": None}, r"missing model\.ts"),
+        ({"more.txt": b""}, r"unexpected more\.txt"),
+    ],
+)
+def test_a_pickle_of_other_files_is_refused(model: Model, files: dict[str, bytes | None], says: str) -> None:
+    state = model.__getstate__()
+    kept = {name: content for name, content in {**state["_files"], **files}.items() if content is not None}
+    copy = pickle.loads(pickle.dumps(Model(model.settings, kept)))  # noqa: S301 - made here
+    with pytest.raises(ArtifactError, match=says):
+        copy.threshold  # noqa: B018
+
+
 def test_a_damaged_version_is_refused(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "registry")
     (path,) = (tmp_path / "registry").rglob("calibration.npy")
