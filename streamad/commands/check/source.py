@@ -31,6 +31,7 @@ from streamad.settings.plant_yaml import WindowSettings
 from streamad.telemetry.metrics import Counters
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
+_LIMIT_KEYS = {"memory": "max_buffered_bytes"}  # limits that are not named as their key
 _KEYS = {"source": "source.url"}  # checks that are not named as their key
 _MANY = 0.2  # a larger share is no accident
 _PLAIN = re.compile(r"\w[\w -]*")
@@ -248,14 +249,16 @@ def _ends(plant: Plant, sample: Sample) -> list[Finding]:
         message = f"no sequence ended ({modes}) in the first {sample.counters.records} records"
         return [warning("sequences", message, advice)]
     reasons = {sequence.reason for sequence in sample.sequences}
+    limits = sorted(reasons & _LIMITS - {"end_of_input"})
+    raises = " and ".join(f"sequences.{_LIMIT_KEYS.get(each, each)}" for each in limits)
     if reasons <= limits_only:
+        advice = f"raise {raises} if they are cut; else: {advice}" if limits else advice
         message = f"no sequence ended by {modes}: only by {', '.join(sorted(reasons))}"
         return [warning("sequences", message, advice)]
-    limits = sorted(reasons & _LIMITS - {"end_of_input"})
     if limits:
         count = sum(sequence.reason in limits for sequence in sample.sequences)
         message = f"{count} of {len(sample.sequences)} sequences ended by {', '.join(limits)}"
-        return [warning("sequences", message, "raise the limit if they are whole, else check the end modes")]
+        return [warning("sequences", message, f"raise {raises} if they are cut, else check the end modes")]
     return []
 
 

@@ -280,6 +280,7 @@ def test_sequences_that_end_only_by_limits_are_a_warning(tmp_path: Path) -> None
     assert "no message has end: true" in text
     found = findings(plant(tmp_path, without, sequences={"end": ["marker"], "max_samples": 9}))
     assert "only by max_samples" in found[0]["message"]
+    assert found[0]["advice"].startswith("raise sequences.max_samples if they are cut; else: no message has")
 
 
 ONE_CHANNEL = {"fields": {"channel": "tag", "value": "v"}}
