@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamad.errors import InputError
+from streamad.errors import InputError, some_of
 from streamad.judge.evaluation import Evaluation
 from streamad.judge.evaluation import evaluate as figures_of
 from streamad.judge.label_words import word_means
@@ -59,10 +59,11 @@ class Evaluated:
             f"{self.false_alarm_rate:g}"
         ]
         rows = [("", "AUC", "found", "false alarms")]
-        rows += [_row(name, each) for name, each in {self.name: found, **self.beside}.items()]
+        rows.append(_row(self.name, found))
         rows += [
             _label_row(each.label, each.auc, each.rate, each.interval) for each in found.by_label if each.is_anomalous
         ]
+        rows += [_row(name, each) for name, each in self.beside.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines += [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -109,6 +110,7 @@ def evaluate(
 ) -> Evaluated:
     """Return what ``model`` finds of the sequences X with ``labels`` [N]: 0 and 1, booleans, or names of faults.
 
+    Of a data frame the labels may go by ids: a mapping, or a pandas series whose index are the ids.
     Of names, the normal words of ``streamad replay --labels`` mean normal ("normal", "good", "ok", "pass", "healthy",
     "io"), all others anomalous. With ``training``, the normal sequences that the model was fitted
     on, the simple kinds of detectors are fitted on them too and stand beside it: what a few lines of numpy find.
@@ -117,7 +119,7 @@ def evaluate(
     None of X should have trained the model. Raises InputError.
     """
     (model,) = _models("model", [model])
-    names, is_anomalous = _labels(labels)
+    names, is_anomalous = _labels(_in_order(labels, model, X))
     verdicts = _verdicts(model, X, names)
     beside = {}
     if training is not None:
@@ -142,7 +144,7 @@ def compare(models: Mapping[str, Model] | Iterable[Model], X: Any, labels: Itera
         named = {f"{number}: {each.settings.model.detector}": each for number, each in several}
     if not named:
         raise InputError("compare takes at least one model")
-    names, is_anomalous = _labels(labels)
+    names, is_anomalous = _labels(_in_order(labels, next(iter(named.values())), X))
     verdicts = {str(name): _verdicts(model, X, names) for name, model in named.items()}
     (first, model), *_ = named.items()
     others = {name: _figures(found, is_anomalous, ()) for name, found in verdicts.items() if name != str(first)}
@@ -193,6 +195,24 @@ def _verdicts(model: Model, X: Any, names: Sequence[str]) -> list[Verdict]:
     if len(verdicts) != len(names):
         raise InputError(f"X has {len(verdicts)} sequences, and there are {len(names)} labels")
     return verdicts
+
+
+def _in_order(labels: Any, model: Model, X: Any) -> Any:
+    """Return labels that go by the ids of a data frame in the order of X, and others as they are. Raises InputError."""
+    if hasattr(type(labels), "columns"):
+        raise InputError(f"labels is a data frame with {some_of(list(map(str, labels.columns)))}: give one column")
+    index = labels if isinstance(labels, Mapping) else getattr(labels, "index", None)
+    if not hasattr(type(X), "columns") or not isinstance(index, Iterable) or hasattr(index, "step"):  # a RangeIndex
+        return labels
+    values = labels.values() if isinstance(labels, Mapping) else labels
+    by_id = dict(zip(map(str, index), values, strict=True))
+    ids = [each.sequence for each in sequences_for(model, X)]
+    missing = [each for each in ids if each not in by_id]
+    if len(missing) == len(ids) and labels is not index:  # an index of something else
+        return labels
+    if missing:
+        raise InputError(f"labels has none for the sequence {some_of(missing)}: give one for each id of X")
+    return [by_id[each] for each in ids]
 
 
 def _labels(labels: Iterable[object]) -> _Labels:

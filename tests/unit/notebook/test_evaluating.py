@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,55 @@ def test_labels_may_be_numbers(model: Model, labels: list[int]) -> None:
 def test_labels_that_fit_not_are_refused(model: Model, labels: list[object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         streamad.evaluate(model, X, labels)
+
+
+def _frame() -> pd.DataFrame:
+    rows = [
+        pd.DataFrame({"id": f"b{n}", "time": np.arange(40), "temp": a, "pressure": b}) for n, (a, b) in enumerate(X)
+    ]
+    return pd.concat(rows)
+
+
+IDS = [f"b{n}" for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        dict(zip(IDS[::-1], LABELS[::-1], strict=True)),
+        pd.Series(LABELS, index=IDS).sample(frac=1, random_state=0),
+        pd.Series([*LABELS, "of another test"], index=[*IDS, "b99"]),
+        pd.Series(LABELS),
+        pd.Series(LABELS, index=np.arange(50) + 7),
+        LABELS,
+    ],
+)
+def test_labels_of_a_frame_go_by_its_ids_if_they_have_them_else_by_order(model: Model, labels: Any) -> None:
+    assert streamad.evaluate(model, _frame(), labels).labels == tuple(LABELS)
+    assert streamad.compare([model], _frame(), labels).labels == tuple(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({"b0": 1}, "labels has none for the sequence b1, b2"),
+        (pd.Series(LABELS[1:], index=IDS[1:]), "labels has none for the sequence b0: give one for each id of X"),
+        (pd.DataFrame({"id": IDS, "fault": LABELS}), "labels is a data frame with id, fault: give one column"),
+    ],
+)
+def test_labels_by_id_that_lack_one_are_refused(model: Model, labels: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        streamad.evaluate(model, _frame(), labels)
+
+
+def test_the_table_has_the_labels_beneath_the_model_whose_they_are(model: Model) -> None:
+    table = repr(streamad.compare({"near": model, "again": model}, X, LABELS)).splitlines()[2:]
+    assert [line.partition("  ")[0] or line.strip().partition("  ")[0] for line in table] == [
+        "near",
+        "nothing seen",
+        "step",
+        "again",
+    ]
 
 
 def test_the_simple_kinds_stand_beside_it_on_the_same_training(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
