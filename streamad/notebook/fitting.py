@@ -161,6 +161,8 @@ def load(
         if given is not None:
             text(what, given, f"a {what} as text")
     target = None if false_alarm_rate is None else rate(false_alarm_rate)
+    if not path.exists():
+        raise InputError(f"{path} is not there: give the path of a plant.yaml, or of the folder that Model.save wrote")
     if path.is_dir():
         plant = _plant_of_registry(path, model, version, target)
     else:

@@ -62,6 +62,13 @@ class EarlyFigures:
     p_values: Scores
     warned_at: IntArray
 
+    def __repr__(self) -> str:
+        warned = ", ".join(f"{place} at {age}" for place, age in enumerate(self.warned_at.tolist()) if age)
+        return (
+            f"{len(self.ages)} looks at {', '.join(map(str, self.ages))} points; {np.count_nonzero(self.warned_at)} of "
+            f"{len(self.warned_at)} sequences are warned of{': ' if warned else ''}{warned}"
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:

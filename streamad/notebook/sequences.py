@@ -5,6 +5,7 @@ Shapes: N sequences, C channels, T points (of one sequence, or the most of all).
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ STREAM: Final = "array"
 """The stream of sequences that come without one."""
 _STEP_US = 1_000_000
 _KINDS = "fiub"
+_MOST_NAMED = 8
 _Numbers = npt.NDArray[np.floating]
 _SHAPES = (
     "X is an array [sequences, channels, points], a list of arrays [channels, points], or a data frame with a row for "
@@ -104,6 +106,10 @@ def _name(sequence_id: object) -> str:
 
 def _arrays(X: Any) -> list[_Numbers]:
     """Return each sequence [C, T] as numbers."""
+    if isinstance(X, str | os.PathLike):
+        raise InputError(
+            f"X is the text {os.fspath(X)!r}: read a file before, such as pandas.read_csv({os.fspath(X)!r})"
+        )
     if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray):
         X = _as_array(X, "X")
     if isinstance(X, np.ndarray) and X.dtype != np.object_:
@@ -181,12 +187,18 @@ def _of_frame(X: Any, columns: FrameColumns) -> Sequences:
     wanted = (columns.id, columns.time, *channels)
     if missing := [name for name in wanted if name not in there]:
         raise InputError(
-            f"the data frame has no column {some_of(missing)} (there are: {some_of(there)}): name them with id=, time= "
-            "and channels="
+            f"the data frame has no column {some_of(missing)} (there are: {some_of(there)}): rename it, or name the "
+            "columns in streamad.fit with id=, time= and channels=, in streamad.load with id= and time="
         )
     if not channels:
         raise InputError(f"the data frame has no column beside {columns.id!r} and {columns.time!r}: no channel")
-    values = np.stack([_column(frame[name], name) for name in channels], axis=1)
+    if texts := [name for name in channels if not _holds_numbers(frame[name])]:
+        numbers = [name for name in channels if name not in texts][:_MOST_NAMED]
+        named = f"channels={numbers!r}" if numbers else "channels="
+        raise InputError(
+            f"the column {texts[0]!r} holds {frame[texts[0]].dtype}, not numbers: name the channels with {named}"
+        )
+    values = np.stack([_numbers_of(frame[name]) for name in channels], axis=1)
     times_us = _times_us(frame[columns.time], columns.time)
     ids = frame[columns.id]
     if ids.is_null().any():
@@ -204,9 +216,11 @@ def _of_frame(X: Any, columns: FrameColumns) -> Sequences:
     return Sequences(tuple(items), channels)
 
 
-def _column(series: nw.Series[Any], name: str) -> _Numbers:
-    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        raise InputError(f"the column {name!r} holds {series.dtype}, not numbers: name the channels with channels=")
+def _holds_numbers(series: nw.Series[Any]) -> bool:
+    return series.dtype.is_numeric() or series.dtype == nw.Boolean
+
+
+def _numbers_of(series: nw.Series[Any]) -> _Numbers:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 

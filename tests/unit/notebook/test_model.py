@@ -216,6 +216,8 @@ def test_a_second_save_is_the_next_version_and_a_rate_goes_with_a_registry(model
     model.save(registry, name="line-3")
     with pytest.raises(InputError, match=r"2 models.*line-2, line-3"):
         streamad.load(registry, false_alarm_rate=0.1)
+    with pytest.raises(InputError, match=r"registri is not there: give the path of a plant\.yaml, or"):
+        streamad.load(tmp_path / "registri", false_alarm_rate=0.1)
     with pytest.raises(RegistryError, match="no version 9"):
         streamad.load(registry, model="line-2", version="9", false_alarm_rate=0.1)
 
@@ -228,6 +230,9 @@ def test_looks_warn_before_the_end_and_their_p_values_never_rise() -> None:
     assert np.isnan(found.p_values[6]).tolist() == [False, True, True, True]
     assert (np.diff(found.p_values[:6], axis=1) <= 0).all()
     assert found.warned_at[:6].tolist() == [29] * 6
+    said = "4 looks at 10, 20, 29, 39 points; 6 of 7 sequences are warned of: 0 at 29, 1 at 29, "
+    assert repr(found).startswith(said)
+    assert repr(model.early([])) == "4 looks at 10, 20, 29, 39 points; 0 of 0 sequences are warned of"
     assert model.early([]).p_values.shape == (0, 4)
     with pytest.raises(InputError, match="early=10"):
         fitted(walks(40)).early(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,13 +119,14 @@ def test_columns_are_named() -> None:
         (None, "X is no array"),
         ({"a": 1}, "X is no array"),
         ([np.zeros(7)], r"X\[0\] has 1 dimensions"),
-        ("recordings.csv", "X is an array"),
+        ("recordings.csv", r"X is the text .*: read a file before, such as pandas\.read_csv\('recordings\.csv'\)"),
+        (Path("a.csv"), "X is the text 'a.csv'"),
         ([np.zeros((2, 4)), np.zeros((3, 4))], r"different numbers of channels: \[2, 3\]"),
         (np.array([[["a"]]]), "not numbers"),
         (np.full((1, 1, 2), np.inf), "infinite"),
         (np.zeros((1, 1, 0)), "'0' has no point"),
         (np.full((1, 1, 2), 1e300), "too large"),
-        (pd.DataFrame({"id": ["a"], "t": [1.0], "x": [1.0]}), "no column time"),
+        (pd.DataFrame({"id": ["a"], "t": [1.0], "x": [1.0]}), "no column time .*in streamad.load with id="),
         (pd.DataFrame({"id": ["a"], "time": [1.0]}), "no channel"),
         (pd.DataFrame({"id": ["a", None], "time": [1.0, 2.0], "x": [1.0, 2.0]}), "without an id"),
         (pd.DataFrame({"id": ["a", "a"], "time": [1.0, None], "x": [1.0, 2.0]}), "without a time"),
@@ -132,6 +134,10 @@ def test_columns_are_named() -> None:
         (pd.DataFrame({"id": ["a"], "time": ["Monday"], "x": [1.0]}), "times are datetimes"),
         (pd.DataFrame({"id": ["a"], "time": [1e300], "x": [1.0]}), "no seconds"),
         (pd.DataFrame({"id": ["a"], "time": [1.0], "x": ["on"]}), "column 'x' holds"),
+        (
+            pd.DataFrame({"id": ["a"], "time": [1.0], "site": ["Basel"], "x": [1.0], "y": [2.0]}),
+            r"column 'site' holds String, not numbers: name the channels with channels=\['x', 'y'\]",
+        ),
         (pd.DataFrame({"id": ["a"], "time": np.array(["20000"], "M8[s]"), "x": [1.0]}), "outside the years"),
         (pd.DataFrame({"id": ["a"], "time": [1.0], 0: [1.0]}), "column 0 has no text as its name"),
         ([pd.DataFrame({"a": [1.0], "b": [2.0]})], r"X\[0\] is a data frame"),
