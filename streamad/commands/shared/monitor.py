@@ -165,6 +165,8 @@ class AlertLines:
         assert judged.alert is not None
         if judged.debt is not None:
             name = judged.alert.alert_id
+            if name in self._waiting:  # a copy of a file has the same alerts again
+                self._give_up(name)
             soon = asyncio.get_running_loop().call_later(_REASONS_S, self._give_up, name)
             self._waiting[name] = judged, soon
         else:

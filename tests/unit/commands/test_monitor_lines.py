@@ -165,6 +165,19 @@ async def test_an_alert_waits_a_second_for_its_reasons_else_they_follow(monkeypa
     assert printed == [str(alert_line(ALERT))], "at the end of the run"
 
 
+async def test_an_alert_that_comes_again_while_it_waits_is_printed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two copies of a file give it."""
+    printed = list[str]()
+    monkeypatch.setattr(monitor.err, "print", lambda line: printed.append(str(line)))
+    lines = AlertLines()
+    for _ in range(2):
+        lines.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    for _ in range(2):
+        lines.explained(why())
+    lines.close()
+    assert printed == [str(alert_line(ALERT)), str(alert_line(ALERT, why())), str(attribution_line(why()))]
+
+
 def test_an_attribution_has_a_line_of_its_own() -> None:
     line = str(attribution_line(in_segments("temp 3.1 K above the band at 62 %")))
     assert line == "WHY r1 B-2  because of temp 80%, flow 20%  temp 3.1 K above the band at 62 %  id 5f0c2a91"

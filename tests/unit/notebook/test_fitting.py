@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -141,3 +143,17 @@ def test_too_few_sequences_are_refused() -> None:
         fitted(np.zeros((30, 0, 12)))
     with pytest.warns(LeftOutWarning), pytest.raises(TrainingDataError, match="none of the 4 sequences"):
         fitted(np.zeros((4, 2, 1)))
+
+
+def test_importing_streamad_loads_next_to_nothing_and_none_of_its_names_loads_torch() -> None:
+    code = """
+import sys
+import streamad
+names = dir(streamad)
+loaded = {*sys.modules}
+for name in streamad.__all__:
+    getattr(streamad, name)
+print(*sorted(loaded & {"numpy", "scipy", "pandas", "pydantic", "torch"}), "|", *sorted({*sys.modules} & {"torch"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["|"]
