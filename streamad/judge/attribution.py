@@ -99,16 +99,18 @@ class Segment:
     size: float | None
 
 
-def segments_of(rescoring: Rescoring, channel: int, normal: Course, band: Band) -> list[Segment]:
+def segments_of(
+    rescoring: Rescoring, channel: int, normal: Course, band: Band, *, is_alone: bool = True
+) -> list[Segment]:
     """Return the segments of ``channel``, the one with the largest fall of the score first: at least one, at most two.
 
     ``normal`` [n] is this channel of the nearest normal sequence, stretched to n samples. If no part alone lowers the
-    score, the whole sequence is the segment. A segment is fitted to the readings outside the band, which narrows it, or
-    widens it by at most a part on each side.
+    score, or the channel does not (``is_alone``), the whole sequence is the segment. A segment is fitted to the
+    readings outside the band, which narrows it, or widens it by at most a part on each side.
     """
     length = rescoring.window.length
     course = rescoring.window.values[channel, :length].astype(np.float64)
-    parts = _parts(length)
+    parts = _parts(length) if is_alone else []
     falls = rescoring.falls([_without(channel, course, part, normal) for part in parts])
     stretches = _stretches(falls, parts) if falls.any() else [(0, length)]
     above, below = band.above(channel, course), band.below(channel, course)
@@ -243,6 +245,8 @@ class Reference:
 class Explanation:
     """Each channel's share [C] of the fall of the score when channels are replaced; sum 1, or all 0.
 
+    If no channel alone lowers the score, the shares are of what lies outside the band.
+
     ``nearest`` names normal sequences that the channels were replaced from: three at most, the nearest first.
     ``segments`` say when the channels with the largest shares depart from normal, in the order of the shares.
     ``detail`` says what the explanation leaves out, None if nothing.
@@ -298,11 +302,13 @@ def explain(scorer: Scorer, window: Window, reference: Reference, envelope: Enve
     rescoring = Rescoring(scorer, window)
     channels, detail = _screened(window, band, len(courses))
     shares = _channel_shares(rescoring, courses, channels)
+    if not (is_alone := bool(shares.any())):
+        shares = _shares_outside(window, band)
     segments = [
         segment
         for channel in np.argsort(-shares, kind="stable")[:_MOST_CHANNELS].tolist()
         if shares[channel] >= _LEAST_SHARE
-        for segment in segments_of(rescoring, channel, courses[0, channel], band)
+        for segment in segments_of(rescoring, channel, courses[0, channel], band, is_alone=is_alone)
     ]
     return Explanation(shares, nearest, tuple(segments), detail)
 
@@ -337,6 +343,18 @@ def _channel_shares(rescoring: Rescoring, courses: FloatArray, channels: IntArra
     )
     total = float(fall.sum())
     return fall / total if total > 0 and np.isfinite(total) else np.zeros(len(fall))
+
+
+def _shares_outside(window: Window, band: Band) -> npt.NDArray[np.float64]:
+    """Return each channel's share [C] of what lies outside the band, in widths of the band; all 0 if nothing does.
+
+    Of channels that belong together, one that is replaced alone fits the others no better: the score does not fall.
+    """
+    courses = window.values[:, : window.length].astype(np.float64)
+    outside = np.array([(band.above(c, each) + band.below(c, each)).mean() for c, each in enumerate(courses)])
+    outside /= band.width
+    total = float(outside.sum())
+    return outside / total if total > 0 and np.isfinite(total) else np.zeros(len(outside))
 
 
 def _distances(window: Window, reference: Reference) -> npt.NDArray[np.float64]:

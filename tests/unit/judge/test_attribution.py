@@ -168,13 +168,36 @@ def test_wide_windows_are_scored_in_batches_of_bounded_memory():
     assert scorer.largest_batch * 200 * 1_000 * 4 <= 16_000_000
 
 
-def test_scores_that_are_not_finite_give_no_shares():
+class CoupledScorer(DistanceScorer):
+    """Terms: how far the first two channels lie apart, and a little for their distance from the line."""
+
+    def score(self, windows, lengths):
+        terms = super().score(windows, lengths)
+        terms[:, 1] = 10 * np.square(windows[:, 0] - windows[:, 1]).mean(axis=1)
+        return terms
+
+
+def test_channels_that_depart_together_share_by_what_lies_outside_the_band():
+    found = explain(CoupledScorer(), line(c0=3.0, c1=3.0), NORMAL)
+    np.testing.assert_allclose(found.shares, [0.5, 0.5, 0, 0], atol=1e-6)
+    of_each = [(each.channel, each.start, each.end, each.direction) for each in found.segments]
+    assert of_each == [(0, 0.0, 1.0, "above"), (1, 0.0, 1.0, "above")]
+    assert found.segments[0].size == pytest.approx(3.0)
+
+
+def test_a_channel_that_departs_alone_has_its_share_from_the_scores():
+    shares = explain(CoupledScorer(), line(c0=3.0, c3=30.0), NORMAL).shares
+    assert shares.tolist() == [1.0, 0, 0, 0]
+
+
+def test_scores_that_are_not_finite_name_what_lies_outside_the_band():
     class Overflowing(DistanceScorer):
         def score(self, windows, lengths):
             return np.full((len(windows), 2), np.inf, dtype=np.float32)
 
     with np.errstate(invalid="ignore"):
-        assert explain(Overflowing(), line(c1=3.0), NORMAL).shares.tolist() == [0] * C
+        assert explain(Overflowing(), line(c1=3.0), NORMAL).shares.tolist() == [0, 1, 0, 0]
+        assert explain(Overflowing(), line(), NORMAL).shares.tolist() == [0] * C
 
 
 @pytest.mark.parametrize(
