@@ -84,7 +84,7 @@ class Model:
 
     X is what ``streamad.fit`` takes: an array [N, C, T], a list of arrays [C, T], or a data frame. Scores are high for
     anomalies. A sequence that cannot be scored has NaN and a warning; ``predict`` refuses it. Pickle keeps the whole
-    model; like any pickle, load it from trusted places only.
+    model, and its first use raises ArtifactError if a byte differs; like any pickle, load it from trusted places only.
     """
 
     def __init__(self, settings: Settings, files: Mapping[str, bytes], columns: FrameColumns | None = None) -> None:
@@ -141,21 +141,24 @@ class Model:
     # --- what it says ----------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Scores:
-        """Return the scores float64 [N], high for anomalies; NaN, with a warning, for those that have none."""
+        """Return the scores float64 [N], high for anomalies; NaN, with a warning, for those that have none.
+
+        Raises InputError for a wrong X.
+        """
         return self._figures(X, lambda verdict: verdict.score)
 
     def p_values(self, X: Any) -> Scores:
         """Return the conformal p-values float64 [N]: for a normal sequence at most p with a chance of about p.
 
         NaN, with a warning, for sequences without a score. Below 1/(n + 1), n calibration sequences, the tail is
-        extrapolated (docs/guide/judging.md).
+        extrapolated (docs/guide/judging.md). Raises InputError for a wrong X.
         """
         return self._figures(X, lambda verdict: verdict.p_value)
 
     def predict(self, X: Any) -> IntArray:
         """Return 1 for each sequence that alerts and 0 for the others, int64 [N].
 
-        Raises InputError if a sequence has no score: an integer cannot say so.
+        Raises InputError for a wrong X, or if a sequence has no score: an integer cannot say so.
         """
         verdicts = self.verdicts(X)
         if without := [each for each in verdicts if each.score is None]:
@@ -166,13 +169,13 @@ class Model:
         return np.array([each.decision == "anomalous" for each in verdicts], dtype=np.int64)
 
     def verdicts(self, X: Any) -> list[Verdict]:
-        """Return the verdict on each sequence, as ``streamad score`` prints it."""
+        """Return the N verdicts on the sequences, as ``streamad score`` prints it. Raises InputError for a wrong X."""
         return [each.verdict for each in self._judged(X)]
 
     def explain(self, X: Any) -> Reasons:
         """Return why one sequence has its score: an array [C, T], or one sequence in any form of X.
 
-        Raises InputError for several, and for one without a score.
+        Raises InputError for several, for one without a score, and for a wrong X.
         """
         if isinstance(X, np.ndarray) and X.ndim == 2:
             X = X[None]
@@ -188,7 +191,7 @@ class Model:
     def early(self, X: Any) -> EarlyFigures:
         """Return what looks at the running sequences would have found (``fit(early=...)``).
 
-        Raises InputError if the model has no looks.
+        Raises InputError if the model has no looks, and for a wrong X.
         """
         model, settings = self._service.early, self._settings
         if model is None or settings.alerts.early is None:

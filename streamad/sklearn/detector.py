@@ -82,12 +82,15 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return self
 
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the negated scores float64 [N]: low for anomalies."""
+        """Return the negated scores float64 [N]: low for anomalies. Raises InputError for a wrong X."""
         check_is_fitted(self)
         return -self.model_.decision_function(X)
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the scores float64 [N] relative to the threshold: negative for outliers."""
+        """Return the scores float64 [N] relative to the threshold: negative for outliers.
+
+        Raises InputError for a wrong X.
+        """
         shifted = self.score_samples(X) - self.offset_
         # Alerts begin at the threshold itself, which scikit-learn's sign counts as an inlier.
         return np.where(shifted == 0, -np.finfo(np.float64).tiny, shifted)
@@ -98,7 +101,7 @@ class SequenceDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return 1 - 2 * self.model_.predict(X)
 
     def p_values(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the conformal p-values float64 [N]."""
+        """Return the conformal p-values float64 [N]. Raises InputError for a wrong X."""
         check_is_fitted(self)
         return self.model_.p_values(X)
 

@@ -248,6 +248,8 @@ def test_a_model_says_what_it_is_where_people_look(model: Model) -> None:
         *(getattr(Model, name) for name in dir(Model) if name[0] != "_"),
     ]
     assert all(each.__doc__ for each in public)
+    called = [each for each in public if callable(each) and each is not Model]
+    assert [each.__name__ for each in called if "Raises " not in (each.__doc__ or "")] == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.manifest.metrics.n_calibration == 60
