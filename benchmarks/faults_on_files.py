@@ -93,7 +93,14 @@ class FilePlant:
             "window": {"length": L, "min_samples": 1},
             "model": {"recordings": "normal.jsonl", "registry": "../registry", "folds": 2, "device": "cpu", **model},
             "sinks": {role: f"out/{role}.jsonl" for role in self.roles} | {"windows": WINDOWS},
-            "run": {"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "stop_timeout": "5s"},
+            "run": {
+                "commit_interval": "1ms",
+                "batch_wait": "1ms",
+                "batch_windows": 4,
+                "stop_timeout": "5s",
+                # No silence of a source that is followed ends anything: an undisturbed run waits at other places.
+                "outage_after": "1ms",
+            },
             **self._sections,
         }
         whole = self.folder / "plant.yaml.new"  # streamad notify may be reading it
@@ -273,9 +280,8 @@ async def _measure(
     forms: dict[str, Any] = {"channels": HOLDING} if options.hold else {}
     forms |= {"decode": IN_LISTS} if options.each else {}
     forms |= {"sequences": {"allowed_lateness": "3s", **WHILE}} if options.states else {}
-    if options.early:  # so late that a pause of the machine is no silence
-        late = forms.get("sequences", {}) | {"allowed_lateness": "10s", "end": ["marker", "change"]}
-        forms |= {"alerts": LOOKING, "sequences": late}
+    if options.early:
+        forms |= {"alerts": LOOKING}
     sections |= forms
     plant = FilePlant(folder / "plant", forks, model, sections)
     await plant.train()
