@@ -212,6 +212,7 @@ _SCREENED = 4  # replace each of the screened channels
 _MOST_CHANNELS = 3  # have segments
 _LEAST_SHARE = 0.05  # of a channel with segments
 _FOR_CHANNELS = MOST_WINDOWS - 1 - _MOST_CHANNELS * N_PARTS * N_COURSES
+TOGETHER = "no channel alone lowers the score: shares say how far each lies outside the band"
 _NAMED = 3  # normal sequences are named in the message
 _NAME_CHARACTERS = 2 * MAX_ID_CHARACTERS + 1  # a stream's id, "/", and a sequence's
 
@@ -302,8 +303,8 @@ def explain(scorer: Scorer, window: Window, reference: Reference, envelope: Enve
     rescoring = Rescoring(scorer, window)
     channels, detail = _screened(window, band, len(courses))
     shares = _channel_shares(rescoring, courses, channels)
-    if not (is_alone := bool(shares.any())):
-        shares = _shares_outside(window, band)
+    if not (is_alone := bool(shares.any())) and (shares := _shares_outside(window, band)).any():
+        detail = "; ".join(text for text in (TOGETHER, detail) if text)
     segments = [
         segment
         for channel in np.argsort(-shares, kind="stable")[:_MOST_CHANNELS].tolist()

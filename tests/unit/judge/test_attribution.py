@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import ArtifactError
-from streamad.judge.attribution import Reference, explain, printable, reference_windows
+from streamad.judge.attribution import TOGETHER, Reference, explain, printable, reference_windows
 from streamad.types import Window
 
 C, L = 4, 12
@@ -183,6 +183,7 @@ def test_channels_that_depart_together_share_by_what_lies_outside_the_band():
     of_each = [(each.channel, each.start, each.end, each.direction) for each in found.segments]
     assert of_each == [(0, 0.0, 1.0, "above"), (1, 0.0, 1.0, "above")]
     assert found.segments[0].size == pytest.approx(3.0)
+    assert found.detail == TOGETHER
 
 
 def test_a_channel_that_departs_alone_has_its_share_from_the_scores():
