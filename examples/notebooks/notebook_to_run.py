@@ -67,6 +67,6 @@ alerts = [json.loads(line) for line in (folder / "alerts.jsonl").read_text().spl
 # And back: `load` takes the version in service, whoever trained it.
 
 # %%
-again = streamad.load(folder / "plant.yaml", id="batch", time="ts")
+again = streamad.load(folder / "plant.yaml")
 assert again.predict(rows(3, "odd", fault=True)).all()
 assert "odd-0" in [each["sequence"] for each in alerts]

@@ -139,6 +139,16 @@ def plant_yaml(
     return _HEAD + _dumped(content)
 
 
+def columns_of(settings: Settings) -> FrameColumns:
+    """Return the columns of id and time by which ``settings`` read a file of rows; else those of any frame."""
+    fields, usual = settings.decode.fields, FrameColumns()
+    if fields is None or not _ROWS.search(settings.source.url.partition("?")[0]):
+        return usual
+    named = (fields.sequence, fields.time)
+    id, time = (each if isinstance(each, str) else None for each in named)
+    return FrameColumns(id or usual.id, time or usual.time)
+
+
 def settings_text(settings: Settings) -> str:
     """Return the settings that a model's verdicts depend on, for ``settings_from``: nothing of its source."""
     return _dumped(_content(settings, _SOURCE, _REGISTRY))

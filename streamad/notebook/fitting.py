@@ -27,7 +27,7 @@ from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.learn.training.publishing import Prove
 from streamad.notebook.arguments import mapping, rate, says, text, texts, whole
 from streamad.notebook.arguments import path as a_path
-from streamad.notebook.config import argument_of, plant_of, settings_of, settings_of_version
+from streamad.notebook.config import argument_of, columns_of, plant_of, settings_of, settings_of_version
 from streamad.notebook.model import Model, files_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.plant import Plant
@@ -144,18 +144,19 @@ def load(
     model: str | None = None,
     version: str | None = None,
     false_alarm_rate: float | None = None,
-    id: str = "id",
-    time: str = "time",
+    id: str | None = None,
+    time: str | None = None,
 ) -> Model:
     """Return a model of a plant: ``source`` is its ``plant.yaml``, or the folder of a registry.
 
     ``model`` names one of several (None: that of the config; of a registry, the only one), ``version`` one that is not
     in service. A registry does not know the false-alarm rate: with its folder, say ``false_alarm_rate``. ``id`` and
-    ``time`` are the columns of data frames that the model will be given.
+    ``time`` are the columns of data frames that the model will be given (None: those by which the config reads a file
+    of rows, else "id" and "time").
 
     Raises InputError, ConfigError, RegistryError, and ArtifactError for a version that is damaged.
     """
-    columns = _columns(id, time, None)
+    columns = _columns("id" if id is None else id, "time" if time is None else time, None)
     path = a_path("source", source, "the path of a plant.yaml, or of a registry's folder")
     for what, given in (("model", model), ("version", version)):
         if given is not None:
@@ -173,6 +174,8 @@ def load(
         if plant.settings.models is not None and model is None:
             known = ", ".join(registry_of(plant).names())
             raise InputError(f"the config has several models: name one with model= (there are: {known})")
+        own = columns_of(plant.settings)
+        columns = replace(columns, id=own.id if id is None else id, time=own.time if time is None else time)
     name = model or plant.settings.model.name
     registry = registry_of(plant)
     chosen = registry.in_service(name) if version is None else registry.named(name, version)

@@ -173,6 +173,11 @@ def test_a_file_of_the_frames_columns_is_judged_without_another_key(
     assert [(each["sequence"], each["p_value"]) for each in found] == [
         (each.sequence, each.p_value) for each in model.verdicts(frame)
     ]
+    again = streamad.load("plant.yaml")
+    assert (again.columns.id, again.columns.time) == ("batch", "ts")
+    assert (again.p_values(frame) == model.p_values(frame)).all()
+    renamed = frame.rename(columns={"ts": "at"})
+    assert (streamad.load("plant.yaml", time="at").p_values(renamed) == model.p_values(frame)).all()
 
 
 @pytest.mark.parametrize(("step", "limit"), [("1min", "24h"), ("15min", "2d"), ("1h", "7d")])
