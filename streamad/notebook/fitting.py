@@ -269,7 +269,7 @@ def _trained(sequences: Sequences, plant: Plant, *, prove: Prove, says: bool) ->
     _warn_left_out(left_out, len(sequences))
     if not kept:
         why = f": {left_out[0][1].detail}" if left_out else ""
-        raise TrainingDataError(f"none of the {len(sequences)} sequences can be used{why}")
+        raise TrainingDataError(f"none of the {len(sequences)} sequences of X can be used{why}")
     ids = tuple(f"{each.stream}/{each.sequence}" for each in kept)
     lengths = np.array([window.length for window in windows], dtype=np.int64)
     every = WindowSet(np.stack([window.values for window in windows]), lengths, ids)
@@ -287,17 +287,20 @@ def _trained(sequences: Sequences, plant: Plant, *, prove: Prove, says: bool) ->
             "; ".join(f"{argument_of(each.path.split('.'))}: {each.message}" for each in error.problems)
         ) from error
     registry = registry_of(plant)
-    version = train_model(
-        data,
-        detector,
-        settings=settings,
-        registry=registry,
-        clock=plant.clock,
-        prove=prove,
-        early=early,
-        progress=_said if says else None,
-        promote=False,
-    )
+    try:
+        version = train_model(
+            data,
+            detector,
+            settings=settings,
+            registry=registry,
+            clock=plant.clock,
+            prove=prove,
+            early=early,
+            progress=_said if says else None,
+            promote=False,
+        )
+    except TrainingDataError as error:
+        raise TrainingDataError(f"X: {error}") from error
     if (doubt := promotion_doubt(registry.manifest(settings.model.name, version).metrics)) is not None:
         warnings.warn(doubt, UserWarning, 4)
     return version

@@ -135,13 +135,13 @@ def test_a_model_leaves_no_threads_files_or_random_state(
 
 
 def test_too_few_sequences_are_refused() -> None:
-    with pytest.raises(TrainingDataError, match="10"):
+    with pytest.raises(TrainingDataError, match=r"^X: 3 training sequences, .* at least 10"):
         fitted(walks(3))
     with pytest.raises(InputError, match="no sequence"):
         fitted(walks(0))
     with pytest.raises(InputError, match="X has no channel"):
         fitted(np.zeros((30, 0, 12)))
-    with pytest.warns(LeftOutWarning), pytest.raises(TrainingDataError, match="none of the 4 sequences"):
+    with pytest.warns(LeftOutWarning), pytest.raises(TrainingDataError, match="none of the 4 sequences of X"):
         fitted(np.zeros((4, 2, 1)))
 
 
