@@ -46,8 +46,8 @@ model = streamad.fit(
 model.save(folder / "registry")
 
 # %% [markdown]
-# `plant_yaml` writes the config of the model: files of rows are read by the columns of the data frame. Where else
-# messages come from is said by further keys, such as `decode={...}` and `sequences={...}`; `streamad check` tries it.
+# `plant_yaml` writes the config of the model: files of rows are read by the columns of the data frame. Further
+# keys, such as `decode={...}` and `sequences={...}`, describe other sources; `streamad check` tries the config.
 
 # %%
 today = pd.concat([rows(6, "ok"), rows(1, "odd", fault=True).assign(ts=lambda each: each["ts"] + pd.Timedelta("1D"))])

@@ -1,4 +1,4 @@
-"""What a monitor writes to topics, without a monitor."""
+"""Topics with the messages of a monitor, without a monitor."""
 
 from __future__ import annotations
 

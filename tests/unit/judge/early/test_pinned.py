@@ -29,7 +29,7 @@ REF = ModelRef("test", "0001")
 
 
 def caused_by(cause: OSError) -> ArtifactError:
-    """What the registry raises where a file cannot be read."""
+    """The error of the registry if a file cannot be read."""
     error = ArtifactError("early/0/model.npz cannot be read")
     error.__cause__ = ArtifactError("no backend serves")
     error.__cause__.__cause__ = cause
