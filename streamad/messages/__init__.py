@@ -432,11 +432,11 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
             "withdrawn: take the former judgement back."
         ),
     ]
-    note: Annotated[str, doc("A remark of the operator.")] = ""
+    note: Annotated[str, doc("Why, in a few words.")] = ""
     by: Annotated[str, doc("Who gives the feedback.")] = ""
-    model: Annotated[str | None, doc("Name of the model that judged, as in the alert; null: looked up by the id.")] = (
-        None
-    )
+    assignee: Annotated[str, doc("Who looks after the sequence; with withdrawn nobody has judged it yet.")] = ""
+    comment: Annotated[str, doc("What others should know of it.")] = ""
+    model: Annotated[str | None, doc("Name of the model that judged, as in the alert; null: found by the id.")] = None
     created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION
 

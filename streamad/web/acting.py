@@ -18,7 +18,8 @@ from streamad.telemetry.logs import get_status_logger
 from streamad.web.access import Person
 from streamad.web.store.view import View
 
-_JUDGEMENTS: Final = {"false_alarm", "confirmed", "veto", "withdrawn"}
+_UNJUDGED: Final = {"claim", "assign"}
+_JUDGEMENTS: Final = {"false_alarm", "confirmed", "veto", "withdrawn", *_UNJUDGED}
 
 
 class Acted(NamedTuple):
@@ -28,11 +29,6 @@ class Acted(NamedTuple):
     model: str
 
 
-def joined_note(reason: str, note: str) -> str:
-    """Return reason and note as a mark holds them, in one text."""
-    return ": ".join(filter(None, (reason.strip(), note.strip())))
-
-
 class Acting:
     """Does what forms ask for, in the name of the person who sent them."""
 
@@ -40,16 +36,27 @@ class Acting:
         self._plant, self._view = plant, view
         self._registry = registry_of(plant)
 
-    def mark(self, person: Person, name: str, judgement: str, note: str) -> None:
-        """Write a mark to the place of feedback, and show it at once. Raises StreamadError: nothing was written."""
+    def mark(self, person: Person, name: str, form: Mapping[str, str]) -> None:
+        """Write a mark to the place of feedback, and show it at once. Raises StreamadError: nothing was written.
+
+        ``claim`` and ``assign`` judge nothing: they say who looks after a sequence that nobody has judged yet.
+        """
+        judgement = form.get("judgement", "")
         if judgement not in _JUDGEMENTS:
             raise UsageError("choose one of the buttons")
-        if self._view.sequence(name) is None:
+        one = self._view.sequence(name)
+        if one is None:
             if self._view.warning(name) is not None:
                 raise UsageError("a running sequence cannot be judged before its end: it has no verdict yet")
             raise UsageError("no verdict with this id was read")
+        note, assignee, comment = (form.get(key, "").strip() for key in ("reason", "assignee", "comment"))
+        if judgement in _UNJUDGED:
+            if one.is_judged:
+                raise UsageError(f"{one.judged_by or 'somebody'} has judged it meanwhile: judge it anew, or leave it")
+            assignee = person.name if judgement == "claim" else assignee
+            judgement = "withdrawn"
         marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
-        feedback = marking.message(name, cast("MarkKind", judgement), note)
+        feedback = marking.message(name, cast("MarkKind", judgement), note, assignee=assignee, comment=comment)
         (marked,) = marking.write([feedback])
         with suppress(StreamadError):  # else it is shown once it is read
             self._view.put([marked.feedback])

@@ -26,7 +26,7 @@ from streamad.errors import StreamadError
 from streamad.judge.envelope import Clock
 from streamad.pictures.drawing import has_plots
 from streamad.web.access import Level, Person
-from streamad.web.acting import Acting, joined_note
+from streamad.web.acting import Acting
 from streamad.web.http.changes import Listening
 from streamad.web.http.guard import Guard
 from streamad.web.pages.compare import compare
@@ -220,10 +220,9 @@ class _Handlers:
         name: str = request.path_params["id"]
         form = await self._form(request, Level.OPERATOR)
         person: Person = request.scope["person"]
-        note = joined_note(form.get("reason", ""), form.get("note", ""))
         clock = "" if (chosen := _clock(request)) is None else f"clock={chosen}&"
         try:
-            await run_in_threadpool(self._acting.mark, person, name, form.get("judgement", ""), note)
+            await run_in_threadpool(self._acting.mark, person, name, form)
         except StreamadError as error:
             return self._not_done(request, "Nothing was written", error, f"/s/{quote(name)}?{clock}".rstrip("?&"))
         self._site.changes.wake()

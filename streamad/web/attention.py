@@ -18,6 +18,7 @@ from streamad.web.pages.models import overdue_text
 from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
 from streamad.web.rendering import count, duration
 from streamad.web.site import Site
+from streamad.web.store.alerts import ANY, UNJUDGED
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 LANES, INBOX = 1_200, 30
@@ -62,10 +63,10 @@ class Attention:
         """Return alerts that nobody has judged, the newest first, then judged ones; few from the future."""
         until_us = now_us + SKEW_US
         found: dict[str, SeenSequence] = {}  # by id: what waits for a person comes first
-        for unjudged in (True, False):
-            for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, unjudged=unjudged):
+        for wanted in (UNJUDGED, ANY):
+            for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, wanted=wanted):
                 found.setdefault(one.id, one)
-            for one in self._view.inbox(INBOX, until_us=until_us, unjudged=unjudged):
+            for one in self._view.inbox(INBOX, until_us=until_us, wanted=wanted):
                 found.setdefault(one.id, one)
         return [remarked(one, now_us) for one in list(found.values())[:INBOX]]
 

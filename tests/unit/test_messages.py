@@ -121,7 +121,16 @@ MESSAGES: list[Message] = [
         created_at=T1,
     ),
     Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
-    Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
+    Feedback(
+        alert_id="a1",
+        judgement="false_alarm",
+        note="filter change",
+        by="shift 2",
+        assignee="kim",
+        comment="ordered",
+        model="m",
+        created_at=T1,
+    ),
     Request(
         request_id="9b1c6f0e",
         action="purge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Final
 
 from streamad.messages import Feedback, Request
 from streamad.messages.accepting import is_alert_id
@@ -12,9 +13,9 @@ from streamad.settings.plant_yaml import Settings
 from streamad.types import from_us
 
 _NAME = re.compile(NAME_PATTERN)
-_NOTE_CHARACTERS = 2_000
-BY_CHARACTERS = 200
+BY_CHARACTERS: Final = 200
 """Longest name of who gives feedback."""
+_MOST_CHARACTERS = {"note": 2_000, "comment": 2_000, "by": BY_CHARACTERS, "assignee": BY_CHARACTERS}
 
 
 def feedback_problem(feedback: Feedback | Request, latest_us: int) -> str | None:
@@ -28,9 +29,9 @@ def feedback_problem(feedback: Feedback | Request, latest_us: int) -> str | None
         return problem
     if feedback.created_at > from_us(latest_us):
         return f"created_at {feedback.created_at.isoformat()} lies in the future: check the sender's clock"
-    for name, text, limit in (("note", feedback.note, _NOTE_CHARACTERS), ("by", feedback.by, BY_CHARACTERS)):
-        if len(text) > limit:
-            return f"{name} has {len(text)} characters, {limit} at most are kept"
+    for name, limit in _MOST_CHARACTERS.items():
+        if (n := len(getattr(feedback, name, ""))) > limit:
+            return f"{name} has {n} characters, {limit} at most are kept"
     return None
 
 

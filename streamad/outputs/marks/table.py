@@ -23,7 +23,7 @@ from streamad.system.opening import open_regular
 from streamad.system.rights import reason
 from streamad.types import from_us
 
-_COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
+_COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "assignee", "comment", "time", "model")
 _MOST_BYTES = 1 << 24
 _KINDS: dict[str, MarkKind] = {kind.replace("_", ""): kind for kind in get_args(MarkKind)}
 
@@ -48,9 +48,9 @@ def read_feedback_csv(
     """Return the good lines of a CSV file, and a problem with its line number for each other line.
 
     Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto, withdrawn); optional note, by,
-    model and time (RFC 3339 with an offset, a date, or how long ago). ``by`` and ``now_us`` replace an empty by and
-    time. Separated by commas, semicolons or tabs, UTF-8, 16 MiB at most. Raises SourceError if the file as a whole
-    cannot be used.
+    assignee, comment, model and time (RFC 3339 with an offset, a date, or how long ago). ``by`` and ``now_us`` replace
+    an empty by and time. Separated by commas, semicolons or tabs, UTF-8, 16 MiB at most. Raises SourceError if the file
+    as a whole cannot be used.
     """
     try:
         file = io.StringIO(_content(path).decode("utf-8-sig"), newline="")
@@ -137,6 +137,8 @@ def _row(line: int, row: Mapping[str, str], now_us: int, by: str, skew_us: int) 
         judgement=judgement,
         note=row["note"],
         by=row["by"] or by,
+        assignee=row["assignee"],
+        comment=row["comment"],
         model=row["model"] or None,
         created_at=from_us(at_us),
     )

@@ -163,13 +163,17 @@ class MarkWriter:
         outputs = self._outputs()
         return [id_ for id_ in (*outputs.names, *outputs.warned) if id_.startswith(prefix)]
 
-    def message(self, alert_id: str, judgement: MarkKind, note: str) -> Feedback:
+    def message(
+        self, alert_id: str, judgement: MarkKind, note: str, *, assignee: str = "", comment: str = ""
+    ) -> Feedback:
         """Return the feedback message of a mark made now. Raises UsageError if it is invalid."""
         feedback = Feedback(
             alert_id=alert_id.strip(),
             judgement=judgement,
             note=note,
             by=self.by,
+            assignee=assignee,
+            comment=comment,
             model=self._model,
             created_at=from_us(self.now_us),
         )

@@ -14,6 +14,7 @@ from streamad.web.pages.span import SKEW_US
 from streamad.web.pages.warned import banner_of, warned
 from streamad.web.rendering import count, rendered
 from streamad.web.site import Site
+from streamad.web.store.alerts import ANY, UNJUDGED
 from streamad.web.store.view import Place, SeenSequence
 
 _MOST_EVENTS = 12
@@ -51,7 +52,7 @@ def now(site: Site) -> Markup:
 
 def alerts(site: Site, unjudged: bool, behind: Place | None) -> Markup:
     """Return the content of the page of all alerts, a portion of it."""
-    found = site.view.inbox(_PAGE + 1, behind=behind, unjudged=unjudged)
+    found = site.view.inbox(_PAGE + 1, behind=behind, wanted=UNJUDGED if unjudged else ANY)
     older = Place.behind(found[_PAGE - 1]) if len(found) > _PAGE else None
     return rendered("alerts.html", alerts=found[:_PAGE], unjudged=unjudged, behind=behind, older=older)
 

@@ -59,7 +59,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         warning=warning,
         before=before,
         after=after,
-        effect=effect_of(one.judgement, learning),
+        effect=None if one.is_taken_up else effect_of(one.judgement, learning),
         why_not_judged=why_not_judged,
         detail=facts.detail,
         curves=None if picture is None else _curves(picture),

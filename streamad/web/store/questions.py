@@ -31,9 +31,10 @@ class ContentError(StreamadError):
 class SeenSequence:
     """One sequence as the outputs describe it so far; what no message has said yet is None.
 
-    ``rate`` is the configured false-alarm rate of its alert, None if there is none. ``judgement`` is the last mark.
-    ``change`` grows with everything that was read. ``contradiction``: in what
-    a message read later under this id says otherwise, None if none does. Times in us since 1970.
+    ``rate`` is the configured false-alarm rate of its alert, None if there is none. ``judgement`` is the last mark,
+    ``assignee`` who looks after the sequence. ``leading`` is the channel that the reasons name first.
+    ``change`` grows with everything that was read. ``contradiction``: in what a message read later under this id says
+    otherwise, None if none does. Times in us since 1970.
     """
 
     id: str
@@ -60,9 +61,22 @@ class SeenSequence:
     note: str | None
     judged_by: str | None
     judged_us: int | None
+    assignee: str | None
+    comment: str | None
     contradiction: str | None
     has_window: bool
     why: str | None
+    leading: str | None
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether a mark counts."""
+        return self.judgement not in {None, "withdrawn"}
+
+    @property
+    def is_taken_up(self) -> bool:
+        """Return whether somebody looks after it or has commented on it, before it is judged."""
+        return not self.is_judged and bool(self.assignee or self.comment)
 
     @property
     def is_alert(self) -> bool:
@@ -100,7 +114,7 @@ class Place(NamedTuple):
 
     @property
     def values(self) -> tuple[int, int, str]:
-        """Return the values for ``_BEHIND``."""
+        """Return the values for ``BEHIND``."""
         return self.end_us, self.end_us, self.id or _LAST_ID
 
 
@@ -116,16 +130,17 @@ _WHY = f"""iif(json_valid(attribution), coalesce(
     iif(json_extract(attribution, '$.channels[0].share') >= {NAMED_SHARE},
         'because of ' || json_extract(attribution, '$.channels[0].channel'), NULL),
     iif(json_extract(attribution, '$.method') = '{NO_METHOD}', 'not explained', '{NO_REASON}')), NULL)"""
-_COLUMNS = ", ".join(
+COLUMNS = ", ".join(
     {
         "has_window": "window IS NOT NULL",
         "why": _WHY,
+        "leading": "json_extract(named, '$[0]')",
     }.get(field.name, field.name)
     for field in fields(SeenSequence)
 )
 EVENT_COLUMNS = ", ".join(field.name for field in fields(SeenEvent))
-_BEHIND = "end_us <= ? AND (end_us < ? OR id > ?)"
-_ANYWHERE = Place(NEVER)
+BEHIND = "end_us <= ? AND (end_us < ? OR id > ?)"
+ANYWHERE = Place(NEVER)
 _SHOWN = "(decision IS NOT NULL OR rate IS NOT NULL)"
 
 
@@ -182,29 +197,10 @@ class Questions(WarningQuestions):
             return None
         return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1e6
 
-    def inbox(
-        self,
-        limit: int,
-        *,
-        since_us: int = -NEVER,
-        until_us: int = NEVER,
-        behind: Place | None = None,
-        unjudged: bool = False,
-    ) -> list[SeenSequence]:
-        """Return alerts, the newest first; ``unjudged``: only those without a mark that counts.
-
-        They ended from ``since_us`` to ``until_us``, and come ``behind`` a place in the list.
-        """
-        where = f"rate IS NOT NULL AND end_us >= ? AND end_us <= ? AND {_BEHIND}"
-        values = (since_us, until_us, *(behind or _ANYWHERE).values)
-        if unjudged:
-            where += " AND (judgement IS NULL OR judgement = 'withdrawn')"
-        return self._select(f"{where} ORDER BY end_us DESC, id LIMIT ?", (*values, limit))
-
     def of_stream(self, stream: str, limit: int, *, behind: Place | None = None) -> list[SeenSequence]:
         """Return the sequences of one stream, the newest first, ``behind`` a place in the list."""
-        where = f"stream = ? AND {_BEHIND} AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (stream, *(behind or _ANYWHERE).values, limit))
+        where = f"stream = ? AND {BEHIND} AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
+        return self._select(where, (stream, *(behind or ANYWHERE).values, limit))
 
     def n_alerts(self, stream: str, n: int) -> int:
         """Return how many of the last ``n`` sequences of one stream have an alert."""
@@ -217,21 +213,8 @@ class Questions(WarningQuestions):
         where = f"end_us >= ? AND end_us <= ? AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
         return self._select(where, (since_us, until_us, limit))
 
-    def alike(self, one: SeenSequence, channel: str, limit: int) -> list[SeenSequence]:
-        """Return earlier alerts whose attribution names ``channel`` first, the newest first."""
-        first = "iif(json_valid(attribution), json_extract(attribution, '$.channels[0].channel'), NULL)"
-        where = f"rate IS NOT NULL AND id != ? AND end_us <= ? AND {first} = ? ORDER BY end_us DESC LIMIT ?"
-        return self._select(where, (one.id, one.end_us or NEVER, channel, limit))
-
-    def neighbours(self, one: SeenSequence) -> tuple[SeenSequence | None, SeenSequence | None]:
-        """Return the alerts that ended before and after ``one``."""
-        at = (one.end_us or 0, one.id)
-        before = self._select("rate IS NOT NULL AND (end_us, id) < (?, ?) ORDER BY end_us DESC, id DESC LIMIT 1", at)
-        after = self._select("rate IS NOT NULL AND (end_us, id) > (?, ?) ORDER BY end_us, id LIMIT 1", at)
-        return next(iter(before), None), next(iter(after), None)
-
     def _select(self, where: str, values: Sequence[Any]) -> list[SeenSequence]:
-        rows = self._rows(f"SELECT {_COLUMNS} FROM sequences WHERE {where}", values)
+        rows = self._rows(f"SELECT {COLUMNS} FROM sequences WHERE {where}", values)
         return [SeenSequence(*row) for row in rows]
 
     def events(self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER) -> list[SeenEvent]:

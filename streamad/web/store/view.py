@@ -23,11 +23,11 @@ import msgspec
 from streamad.messages import Alert, Attribution, EarlyWarning, Event, Feedback, Message, Verdict, Window
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
+from streamad.web.store.alerts import AlertQuestions
 from streamad.web.store.questions import (
     EVENT_COLUMNS,
     Moments,
     Place,
-    Questions,
     SeenEvent,
     SeenSequence,
     read_or_none,
@@ -58,18 +58,20 @@ _UNFIT = (
 """The errors of a message that no column can hold; its statement is undone, its commit is not."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TABLES = """
+-- Large columns come last: to read one behind them, SQLite follows all their pages.
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sequences (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, stream TEXT NOT NULL DEFAULT '', sequence TEXT NOT NULL DEFAULT '',
     decision TEXT, reason TEXT, detail TEXT, start_us INTEGER, end_us INTEGER, n_samples INTEGER, n_merged INTEGER,
     n_late INTEGER, score REAL, p_value REAL, tail TEXT, model TEXT, version TEXT, created_us INTEGER, rate REAL,
-    contradiction TEXT, attribution TEXT, window BLOB,
-    judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, means TEXT, spreads TEXT, batch TEXT
+    contradiction TEXT, judgement TEXT, note TEXT, judged_by TEXT, judged_us INTEGER, assignee TEXT, comment TEXT,
+    batch TEXT, named TEXT, means TEXT, spreads TEXT, attribution TEXT, window BLOB
 );
 CREATE INDEX IF NOT EXISTS by_change ON sequences (change);
 CREATE INDEX IF NOT EXISTS by_end ON sequences (end_us);
 CREATE INDEX IF NOT EXISTS by_stream ON sequences (stream, end_us);
 CREATE INDEX IF NOT EXISTS by_alert ON sequences (end_us) WHERE rate IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_version ON sequences (model, version, rate, end_us) WHERE rate IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_contradiction ON sequences (end_us) WHERE contradiction IS NOT NULL;
 CREATE TABLE IF NOT EXISTS events (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, stream TEXT, model TEXT,
@@ -79,7 +81,7 @@ CREATE INDEX IF NOT EXISTS by_created ON events (created_us);
 """
 
 
-class View(Questions):
+class View(AlertQuestions):
     """The view store in ``path``; one process writes it, any number of threads read it.
 
     ``keep_us``: sequences that ended longer ago than this before the newest are removed, ``max_bytes``: the oldest
@@ -233,7 +235,7 @@ class View(Questions):
         columns, contradiction = taken_up(message, known)
         if known is not None and known.waits_for(message):
             stray = self._stray(name, message)
-            columns |= dict.fromkeys(stray)
+            columns |= dict.fromkeys(stray) | ({"named": None} if "attribution" in stray else {})
             contradiction = contradiction or (f"{', '.join(stray)}: stream or sequence" if stray else None)
         if contradiction is not None:
             self._note(message, contradiction)
@@ -270,12 +272,20 @@ class View(Questions):
 
     def _mark(self, mark: Feedback, change: int) -> int:
         """Keep the latest mark of a sequence."""
+        columns = {
+            "judgement": mark.judgement,
+            "note": mark.note,
+            "judged_by": mark.by,
+            "judged_us": to_us(mark.created_at),
+            "assignee": mark.assignee,
+            "comment": mark.comment,
+        }
         cursor = self._writer.execute(
-            "INSERT INTO sequences (id, change, judgement, note, judged_by, judged_us) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET change = excluded.change, judgement = excluded.judgement, "
-            "note = excluded.note, judged_by = excluded.judged_by, judged_us = excluded.judged_us "
+            f"INSERT INTO sequences (id, change, {', '.join(columns)}) VALUES (?, ?{', ?' * len(columns)}) "
+            "ON CONFLICT (id) DO UPDATE SET change = excluded.change, "
+            f"{', '.join(f'{column} = excluded.{column}' for column in columns)} "
             "WHERE sequences.judged_us IS NULL OR sequences.judged_us < excluded.judged_us",
-            (mark.alert_id, change, mark.judgement, mark.note, mark.by, to_us(mark.created_at)),
+            (mark.alert_id, change, *columns.values()),
         )
         return int(cursor.rowcount > 0)
 

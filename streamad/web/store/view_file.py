@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from streamad.errors import OutputError
 
-VIEW_VERSION: Final = 5
+VIEW_VERSION: Final = 6
 """Grows with every change of the tables: a view of another version is begun anew."""
 APPLICATION: Final = 0x73747257  # "strW"
 _BUSY_S = 5.0

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from streamad.judge.verdicts import NAMED_SHARE
 from streamad.messages import Alert, Attribution, Verdict, Window
 from streamad.types import to_us
 
@@ -88,10 +89,19 @@ def taken_up(message: Judgement, known: Known | None) -> Taken:
             return _alert(message, known)
         case Attribution():
             reasons = msgspec.json.encode(message).decode()
-            return _addition(message, {"attribution": reasons}, known, is_known=bool(known and known.has_attribution))
+            columns = {"attribution": reasons, "named": named_in(message)}
+            return _addition(message, columns, known, is_known=bool(known and known.has_attribution))
         case Window():
             packed = zlib.compress(msgspec.json.encode(message), 1)
             return _addition(message, {"window": packed}, known, is_known=bool(known and known.has_window))
+
+
+def named_in(attribution: Attribution) -> str:
+    """Return the channels that the reasons name, as a JSON list: where it departs, then those with a share."""
+    shares = [each.channel for each in attribution.channels if each.share >= NAMED_SHARE]
+    return msgspec.json.encode(
+        list(dict.fromkeys([*(each.channel for each in attribution.segments), *shares]))
+    ).decode()
 
 
 def _verdict(verdict: Verdict, known: Known | None) -> Taken:

@@ -278,7 +278,7 @@ def test_moments_of_other_channels_than_the_plants_are_left_out(tmp_path: Path) 
 def test_a_mark_is_in_the_place_of_feedback_with_the_name_of_who_made_it(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, messages())
     client = page.browser()
-    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "note": "valve"}, headers=SAME)
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "reason": "valve"}, headers=SAME)
     assert answer.status_code == 303
     written = [json.loads(line) for line in (tmp_path / "feedback.jsonl").read_text().splitlines()]
     assert [(one["alert_id"], one["judgement"], one["note"], one["by"]) for one in written] == [
@@ -315,7 +315,9 @@ def test_a_viewer_cannot_judge_and_is_told_so(tmp_path: Path) -> None:
     [
         (f"/s/{ID}/mark", {"judgement": "explode"}, "choose one of the buttons"),
         (f"/s/{9:032x}/mark", {"judgement": "confirmed"}, "no verdict with this id"),
-        (f"/s/{ID}/mark", {"judgement": "confirmed", "note": "n" * 2001}, "note has 2001 characters"),
+        (f"/s/{ID}/mark", {"judgement": "confirmed", "reason": "n" * 2001}, "note has 2001 characters"),
+        (f"/s/{ID}/mark", {"judgement": "confirmed", "comment": "n" * 2001}, "comment has 2001 characters"),
+        (f"/s/{ID}/mark", {"judgement": "assign", "assignee": "n" * 201}, "assignee has 201 characters"),
     ],
 )
 def test_a_mark_that_cannot_be_says_why(path: str, data: dict[str, str], said: str, tmp_path: Path) -> None:
@@ -359,24 +361,14 @@ def test_a_mark_says_what_it_does(judgement: str, learning: dict[str, Any], says
     assert ("threshold" in effect) == (judgement != "withdrawn")
 
 
-@pytest.mark.parametrize(
-    ("reason", "note", "kept"),
-    [("sensor", "no. 3 was changed", "sensor: no. 3 was changed"), (" sensor ", "", "sensor"), ("", " x ", "x")],
-)
-def test_reason_and_note_are_one_text_of_the_mark(reason: str, note: str, kept: str, tmp_path: Path) -> None:
+def test_the_longest_texts_fit_one_mark(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path, messages()).browser()
-    client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "reason": reason, "note": note}, headers=SAME)
-    (mark,) = [json.loads(line) for line in (tmp_path / "feedback.jsonl").read_text().splitlines()]
-    assert mark["note"] == kept
-    assert kept in client.get(f"/s/{ID}").text
-
-
-def test_the_longest_reason_and_note_fit_one_mark(tmp_path: Path) -> None:
-    client = PageUnderTest(tmp_path, messages()).browser()
-    lengths = dict(re.findall(r'<input name="(reason|note)"[^>]* maxlength="(\d+)"', client.get(f"/s/{ID}").text))
+    lengths = dict(
+        re.findall(r'<input name="(reason|comment|assignee)"[^>]* maxlength="(\d+)"', client.get(f"/s/{ID}").text)
+    )
     fields = {name: "x" * int(length) for name, length in lengths.items()}
     answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", **fields}, headers=SAME)
-    assert (len(fields), answer.status_code) == (2, 303)
+    assert (len(fields), answer.status_code) == (3, 303)
 
 
 def test_a_form_beyond_every_bound_is_refused(tmp_path: Path) -> None:
@@ -387,7 +379,7 @@ def test_a_form_beyond_every_bound_is_refused(tmp_path: Path) -> None:
 
 def test_without_learning_marks_are_kept_and_shown(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path, messages(), learning=None).browser()
-    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "note": "valve stuck"}, headers=SAME)
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "reason": "valve stuck"}, headers=SAME)
     assert answer.status_code == 303
     assert '"note":"valve stuck"' in (tmp_path / "marks.jsonl").read_text().replace(": ", ":")
 

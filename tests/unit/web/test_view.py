@@ -25,6 +25,7 @@ from streamad.messages import (
 )
 from streamad.types import to_us
 from streamad.web.store import view as views
+from streamad.web.store.alerts import UNJUDGED
 from streamad.web.store.view import View
 from tests.support.web.messages import T, messages_of, verdict, warning_of
 
@@ -105,7 +106,7 @@ def test_the_inbox_has_alerts_without_a_mark_that_counts(tmp_path: Path) -> None
     marks: list[Any] = ["confirmed", "withdrawn"]
     view.put([Feedback(alert_id=f"{i:032x}", judgement=marks[i], created_at=T) for i in range(2)])
     assert [one.sequence for one in view.inbox(9)] == ["B-2", "B-1", "B-0"]
-    assert [one.sequence for one in view.inbox(9, unjudged=True)] == ["B-2", "B-1"]
+    assert [one.sequence for one in view.inbox(9, wanted=UNJUDGED)] == ["B-2", "B-1"]
     view.close()
 
 
