@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration
 from streamad.judge.envelope import Band, Clock, Envelope
-from streamad.messages import Attribution, ChannelSegment
+from streamad.messages import Attribution, ChannelSegment, Direction
 from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
 
@@ -25,6 +25,8 @@ _FEWEST_PANELS = 3
 _LEAST_SHARE = 0.01  # of a channel that has a panel beside the first three
 _NAMED = 12  # channels without a panel that are named
 _NAME_CHARACTERS = 60
+_LEAST_POINTS, _FEWEST_POINTS = 3, 2
+"""Of a stretch outside the band: shorter ones are noise. And of a part of a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +57,21 @@ class NormalCourse(NamedTuple):
         return cls(*(side[channel] for side in (band.low, band.middle, band.high, band.lowest, band.highest)))
 
 
+class Outside(NamedTuple):
+    """From which to which share of the sequence a channel lies outside the band, and on which side of it."""
+
+    start: float
+    end: float
+    direction: Direction
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """One channel: its readings [m], its share (None: unknown), its segments, and the normal course if it is known."""
+    """One channel: its readings [m], its share (None: unknown), its segments, and the normal course if it is known.
+
+    ``outside``: where at least three readings in a row are outside the band, as the reasons count it
+    (``Band.above`` and ``Band.below``).
+    """
 
     name: str
     unit: str
@@ -65,6 +79,7 @@ class Panel:
     share: float | None
     normal: NormalCourse | None
     segments: tuple[ChannelSegment, ...]
+    outside: tuple[Outside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +117,8 @@ class Picture:
 
     If the sequence has no extent in time, ``at`` counts points (``is_timed``); with ``is_aligned`` it is in percent of
     the sequence. ``clock`` is that of the normal band, None without one. ``notes`` say what is missing and why.
+    ``extent``: where the whole sequence ends on the axis of ``at``; its window may hold less of it. ``part``: from
+    which to which share of the sequence it is drawn.
     """
 
     facts: Facts
@@ -114,13 +131,43 @@ class Picture:
     notes: tuple[str, ...]
     clock: Clock | None = None
     is_aligned: bool = False
+    extent: float = 1.0
+    part: tuple[float, float] = (0.0, 1.0)
 
     @property
-    def extent(self) -> float:
-        """Return where the whole sequence ends on the axis of ``at``: its window may hold less of it."""
-        if self.is_aligned:
-            return 100.0
-        return self.facts.span_s if self.is_timed else float(self.at[-1])
+    def first(self) -> float:
+        """Return where the axis of ``at`` begins."""
+        return self.part[0] * self.extent
+
+    @property
+    def last(self) -> float:
+        """Return where the axis of ``at`` ends: the whole is drawn as far as the window goes."""
+        return float(self.at[-1]) if self.part[1] >= 1 and len(self.at) else self.part[1] * self.extent
+
+    def shows(self, start: float, end: float) -> bool:
+        """Return whether any of the shares from ``start`` to ``end`` is drawn."""
+        return end >= self.part[0] and start <= self.part[1]
+
+    def between(self, start: float, end: float) -> Picture:
+        """Return the part from one share of the sequence to another; all of it if there are not two points in it."""
+        is_in = (self.at >= start * self.extent - 1e-9) & (self.at <= end * self.extent + 1e-9)
+        if not start < end or is_in.sum() < _FEWEST_POINTS:
+            return self
+        panels = tuple(
+            replace(
+                one,
+                course=one.course[is_in],
+                normal=None if one.normal is None else NormalCourse(*(side[is_in] for side in one.normal)),
+            )
+            for one in self.panels
+        )
+        return replace(self, at=self.at[is_in], panels=panels, part=(start, end))
+
+
+def stretches(is_outside: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the first and the last + 1 of each run of at least three points that are outside."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], is_outside, [False]]).astype(np.int8)))
+    return [(first, end) for first, end in ends.reshape(-1, 2).tolist() if end - first >= _LEAST_POINTS]
 
 
 def picture_of(
@@ -169,6 +216,7 @@ def picture_of(
         tuple(said),
         shown_clock,
         is_aligned,
+        100.0 if is_aligned else facts.span_s if is_timed else float(at[-1]),
     )
 
 
@@ -208,14 +256,26 @@ def _panel(
 ) -> Panel:
     channel = courses.channels[index]
     segments = () if attribution is None else attribution.segments
+    course = courses.values[index].astype(np.float64)
     return Panel(
         channel.name,
         channel.unit,
-        courses.values[index].astype(np.float64),
+        course,
         shares.get(channel.name),
         None if band is None else NormalCourse.of(band, index),
         tuple(each for each in segments if each.channel == channel.name),
+        () if band is None else _outside(band.above(index, course), band.below(index, course), courses.shown),
     )
+
+
+def _outside(above: Course, below: Course, shown: float) -> tuple[Outside, ...]:
+    """Return the stretches of a channel whose readings lie so far ``above`` and ``below`` the band."""
+    scale = shown / max(1, len(above) - 1)
+    found = []
+    for first, end in stretches(above + below > 0):
+        is_above = above[first:end].sum() >= below[first:end].sum()
+        found.append(Outside(first * scale, (end - 1) * scale, "above" if is_above else "below"))
+    return tuple(found)
 
 
 def _others(channels: Sequence[ChannelSpec], shares: dict[str, float]) -> str:

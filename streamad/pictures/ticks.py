@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 LARGEST_POWER = 300
 """Of ten, on a logarithmic axis: beyond it a picture's arithmetic overflows."""
+_STEPS_S = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
+    *(86_400 * days for days in (1, 2, 7, 14, 28)),
+)
 _LARGE = 1e6
 _SMALL = 1e-4
 
@@ -47,6 +51,15 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
+
+
+def time_ticks(first_us: int, last_us: int, most: int) -> list[int]:
+    """Return at most ``most`` + 1 times within [``first_us``, ``last_us``]: full seconds, minutes, hours or days."""
+    step = next((each for each in _STEPS_S if (last_us - first_us) <= most * each * 1_000_000), None)
+    if step is None:
+        step = math.ceil((last_us - first_us) / (most * 86_400_000_000)) * 86_400
+    size = step * 1_000_000
+    return list(range(-(-first_us // size) * size, last_us + 1, size))
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:

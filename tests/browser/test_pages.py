@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,22 +102,30 @@ def test_a_page_stays_within_its_origin_its_policy_and_its_width(
     visitor.assert_clean()
 
 
-def test_on_a_phone_what_is_odd_is_in_sight_and_all_channels_show_the_same_time(
+def test_on_a_phone_pictures_are_whole_and_no_box_scrolls_sideways(
     browser: Browser, link: str, paths: dict[str, str]
 ) -> None:
     visitor = Visitor(browser, link, viewport={"width": 360, "height": 740})
+    for name in ("aligned", "stream", "compare", "calibration", "now"):
+        page = visitor.go(paths[name])
+        boxes = page.locator(".chart, .lanes-box")
+        assert boxes.count(), name
+        assert boxes.evaluate_all("all => all.map((box) => box.scrollWidth - box.clientWidth)") == [0] * boxes.count()
+        for text in page.locator("svg[role] text:visible").all():
+            box = text.bounding_box()
+            assert box is not None
+            assert -1 <= box["x"] < box["x"] + box["width"] <= 361, (name, text.text_content())
+    visitor.context.close()
+
+
+def test_small_multiples_stand_abreast_where_there_is_room(browser: Browser, link: str, paths: dict[str, str]) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 1400, "height": 900})
     page = visitor.go(paths["aligned"])
-    for mark in (".scores path.odd", ".heat .outline", ".panel .segment"):
-        at, box = page.locator(mark).first.bounding_box(), page.locator(f".chart:has({mark})").first.bounding_box()
-        assert at is not None
-        assert box is not None
-        assert box["x"] <= at["x"] < box["x"] + box["width"], mark
-    boxes = page.locator(".chart:has(.panel)").evaluate_all("all => all.map((box) => box.scrollLeft)")
-    unmarked = page.locator(".chart:has(.panel):not(:has(.segment))").evaluate_all(
-        "all => all.map((box) => box.scrollLeft)"
-    )
-    assert unmarked
-    assert set(unmarked) == {boxes[0]}
+    panels = page.locator(".multiples svg.panel")
+    lefts = "all => new Set(all.map((each) => each.getBoundingClientRect().left)).size"
+    assert panels.evaluate_all(lefts) == min(3, panels.count())
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert panels.evaluate_all(lefts) == 1
     visitor.context.close()
 
 
@@ -271,18 +278,6 @@ def test_texts_of_pictures_are_legible_on_a_phone(
     assert len(sizes) > 3
     assert min(sizes) >= 10
     assert overflow(page) <= 0
-    visitor.context.close()
-
-
-def test_names_of_a_picture_stay_in_sight_while_it_scrolls(browser: Browser, link: str) -> None:
-    visitor = Visitor(browser, link, viewport={"width": 360, "height": 700})
-    box = visitor.page.locator(".lanes-box")
-    expect(box.locator(".pinned")).to_have_attribute("transform", re.compile(r"translate\([1-9]"))  # at the newest
-    left = "each => each.querySelector('.pinned text').getBoundingClientRect().left"
-    before = box.evaluate(left)
-    box.evaluate("each => { each.scrollLeft = 0; }")
-    expect(box.locator(".pinned")).to_have_attribute("transform", "translate(0 0)")
-    assert abs(box.evaluate(left) - before) < 2
     visitor.context.close()
 
 

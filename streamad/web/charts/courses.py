@@ -14,16 +14,29 @@ from markupsafe import Markup
 from streamad.pictures.facts import cut, is_counted
 from streamad.pictures.ticks import LARGEST_POWER, labels_of, log_ticks, round_ticks
 from streamad.types import from_us
-from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, grid, link, pinned, svg, title, triangle, words
+from streamad.web.charts.svg import (
+    STRETCH,
+    anchor_at,
+    grid,
+    level,
+    link,
+    rect,
+    stretched,
+    svg,
+    title,
+    triangle,
+    upright,
+    words,
+)
 from streamad.web.pages.events import EventMark
 from streamad.web.rendering import JUDGED, count
 from streamad.web.store.view import SeenSequence
 
 JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}
 """The sign of each judgement that counts."""
-_HEIGHT, _TOP, _BOTTOM = 250, 50, 42
+_HEIGHT, _TOP, _BOTTOM = 280, 50, 42
 _MOST_TIMES, _MOST_TICKS = 6, 7
-_LETTER = 6.7  # the width of one
+_LETTER = 1.0  # the width of one, in per cent of a narrow window's picture
 _SHORT_US = 600_000_000
 _LARGEST = 10.0**LARGEST_POWER
 
@@ -41,10 +54,10 @@ class _Scale:
         low, high = min(ends), max(ends)
         pad = 0.08 * (high - low) or 0.5
         self.low, self.high = low - pad, high + pad
-        self.step = (WIDTH - LEFT - RIGHT) / len(scored)
+        self.step = 100 / len(scored)
 
     def left(self, number: int) -> float:
-        return LEFT + number * self.step
+        return number * self.step
 
     def middle(self, number: int) -> float:
         return self.left(number) + self.step / 2
@@ -68,15 +81,16 @@ def course_of_scores(
         return None
     known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
     scale = _Scale(scored, known)
-    lines, names = grid((f"{tick:g}", scale.y(tick)) for tick in log_ticks(scale.low, scale.high, _MOST_TICKS))
+    lines = grid((f"{tick:g}", scale.y(tick)) for tick in log_ticks(scale.low, scale.high, _MOST_TICKS))
     parts = [*_strips(scored, scale), *lines, *_event_lines(scored, scale, events)]
-    for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
+    first = end = 0
+    for limit, group in groupby(known):
+        first, end = end, end + len(list(group))
         if 0 < limit < math.inf:
-            at, left = scale.y(limit), scale.left(number)
-            right = left + scale.step
-            parts.append(f'<line class="axis limit" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+            parts.append(level(scale.y(limit), "axis limit", scale.left(first), scale.left(end)))
+    for number, one in enumerate(scored):
         parts.append(_dot(one, scale.middle(number), scale.y(one.score or 1.0)))
-    parts += [*_times(scored, scale), pinned(names, LEFT, _HEIGHT - _BOTTOM)]
+    parts += _times(scored, scale)
     label = f"Scores of {count(len(scored), 'sequence')}"
     return svg(parts, _HEIGHT, label, css="course-of-scores", role="group")
 
@@ -90,10 +104,10 @@ def _strips(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
         first, number = number, number + len(list(group))
         left, width = scale.left(first), (number - first) * scale.step
         name = " ".join(filter(None, key if len(models) > 1 else key[1:])) or "no model"
-        box = f'x="{left:.1f}" y="4" width="{width:.1f}" height="{_HEIGHT - _BOTTOM - 4}"'
+        box = rect(left, 4, width, _HEIGHT - _BOTTOM - 4, f"strip strip{strip % 2}")
         said = title(f"model {' '.join(filter(None, key))}" if any(key) else "no model")
-        shown = words(cut(name, max(1, int(width / _LETTER))), left + 3, 16, "start")
-        parts.append(f'<g><rect class="strip strip{strip % 2}" {box}/>{shown}{said}</g>')
+        shown = words(cut(name, max(1, int(width / _LETTER))), left, 16, "start", dx=3)
+        parts.append(f"<g>{box}{shown}{said}</g>")
     return parts
 
 
@@ -111,14 +125,15 @@ def _event_lines(scored: Sequence[SeenSequence], scale: _Scale, events: Sequence
         x = scale.left(n_before)
         kinds = ", ".join(dict.fromkeys(one.word for one in found))
         said = title("; ".join(f"{one.word}: {one.said}" for one in found))
-        line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="22" y2="{_HEIGHT - _BOTTOM}"/>'
+        line = upright(x, 22, _HEIGHT - _BOTTOM, "event")
         width = len(kinds) * _LETTER
-        is_left = x + width > WIDTH - RIGHT
-        begin = x - width - 3 if is_left else x + 3
+        is_left = x + width > 100
+        begin = x - width if is_left else x
         text = ""
         if begin >= free:
-            free = begin + width + 6
-            text = words(kinds, x - 3, 31, "end") if is_left else words(kinds, x + 3, 31, "start")
+            free = begin + width + _LETTER
+            anchor, dx = ("end", -3) if is_left else ("start", 3)
+            text = words(kinds, x, 31, anchor, "tick more", dx=dx)
         parts.append(f'<g class="eventmark">{line}{text}{said}</g>')
     return parts
 
@@ -129,10 +144,9 @@ def _dot(one: SeenSequence, x: float, y: float) -> str:
     said = f"{one.sequence}: score {one.score:.4g}"
     if judged is not None:
         said += f", {JUDGED[one.judgement or '']}" + (f" by {one.judged_by}" if one.judged_by else "")
-    shape = triangle(x, y) if one.is_alert else f'<circle class="plain" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+    shape = triangle(x, y) if one.is_alert else f'<circle class="plain" cx="{x:.5g}%" cy="{y:.1f}" r="3.5"/>'
     if judged is not None:
-        line = f'<line class="judged" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{y - 8:.1f}"/>'
-        shape += line + words(judged, x, _TOP - 6)
+        shape += upright(x, _TOP - 4, round(y - 8, 1), "judged") + words(judged, x, _TOP - 6)
     return link(f"/s/{quote(one.id)}", said, shape)
 
 
@@ -141,41 +155,53 @@ def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
     numbers = sorted({round(each) for each in np.linspace(0, len(scored) - 1, _MOST_TIMES).tolist()})
     ends = [one.end_us or 0 for one in scored]
     form = "%H:%M:%S" if max(ends) - min(ends) < _SHORT_US else "%H:%M"
-    parts = [f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM}"/>']
+    parts = [level(_HEIGHT - _BOTTOM, "axis")]
     day: date | None = None
-    for number in numbers:
+    for place, number in enumerate(numbers):
         at, x = from_us(ends[number]), scale.middle(number)
-        lines = [f"{at:{form}}", *([f"{at:%Y-%m-%d}"] if at.date() != day and not is_counted(at) else [])]
+        date_line = [f"{at:%Y-%m-%d}"] if at.date() != day and not is_counted(at) else []
         day = at.date()
-        anchor = "end" if x > WIDTH - 36 else "middle"
-        parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 37}"/>')
-        for row, line in enumerate(lines):
-            parts.append(words(line, x, _HEIGHT - 24 + 15 * row, anchor, "tick time"))
+        css = "tick time more" if place % 2 else "tick time"
+        parts.append(upright(x, _HEIGHT - _BOTTOM, _HEIGHT - 37, "tickmark"))
+        for row, line in enumerate([f"{at:{form}}", *date_line]):
+            parts.append(words(line, x, _HEIGHT - 24 + 15 * row, anchor_at(x), css))
     return parts
 
 
-def course_of_means(name: str, unit: str, rows: Sequence[tuple[SeenSequence, float, float]]) -> Markup:
-    """Return mean and spread of one channel in sequences, in their order; alerts are marked."""
-    height = 96
+def course_of_means(
+    name: str,
+    unit: str,
+    rows: Sequence[tuple[SeenSequence, float, float]],
+    usual: tuple[float, float] | None = None,
+) -> Markup:
+    """Return mean and spread of one channel in sequences, in their order; alerts are marked.
+
+    ``usual``: from where to where the means of normal sequences lie.
+    """
+    height = 150
     drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
-    low, high = min(each[1] for each in drawn), max(each[3] for each in drawn)
+    sides = [side for side in usual or () if abs(side) < _LARGEST]
+    low, high = min([each[1] for each in drawn] + sides), max([each[3] for each in drawn] + sides)
     pad = 0.08 * (high - low) or abs(low) * 0.05 or 1.0
     low, high = low - pad, high + pad
 
     def y(value: float) -> float:
         return height - 8 - (height - 16) * (value - low) / (high - low)
 
-    ticks = round_ticks(low, high, 3)
-    parts, names = grid(zip(labels_of(ticks), map(y, ticks), strict=True))
-    step = (WIDTH - LEFT - RIGHT) / len(drawn)
-    at = [LEFT + (number + 0.5) * step for number in range(len(drawn))]
-    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in zip(at, drawn, strict=True))
-    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in zip(at, drawn, strict=True))
-    parts += [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
+    ticks = round_ticks(low, high, 4)
+    parts = grid(zip(labels_of(ticks), map(y, ticks), strict=True))
+    if len(sides) == 2:
+        parts.insert(0, rect(0, y(sides[1]), 100, max(y(sides[0]) - y(sides[1]), 1.0), "band"))
+    step = 100 / len(drawn)
+    at = [(number + 0.5) * step for number in range(len(drawn))]
+    places = list(zip([STRETCH * x for x in at], drawn, strict=True))
+    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in places)
+    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in places)
+    shapes = [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
+    parts.append(stretched(shapes, height))
     for x, (one, _, mean, _) in zip(at, drawn, strict=True):
         if one.is_alert:
             parts.append(link(f"/s/{quote(one.id)}", f"{one.sequence}: mean {mean:.4g}", triangle(x, y(mean))))
-    parts.append(pinned(names, LEFT, height))
     said = f"{name} {unit}".strip()
     return svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
 

@@ -9,20 +9,21 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from streamad.messages import OpenSequence
-from streamad.pictures.facts import cut
+from streamad.pictures.facts import cut, elapsed, is_counted
+from streamad.pictures.ticks import time_ticks
 from streamad.types import from_us, to_us
-from streamad.web.charts.svg import link, pinned, svg, title, words
+from streamad.web.charts.svg import link, rect, sign, svg, ticks_below, title, upright, words
 from streamad.web.pages.events import event_marks
 from streamad.web.pages.span import SKEW_US, span_of
 from streamad.web.rendering import count
 from streamad.web.store.view import SeenEvent, SeenSequence
 
-_LANE, _WIDTH, _LEFT = 22, 1000, 150
-_RIGHT = _WIDTH - 8
-_MOST_LANES, _MOST_OPEN = 200, 400
+_LANE = 22
+_MOST_LANES, _MOST_OPEN, _MOST_TIMES = 200, 400, 6
 _NAME = 20
+_LEAST = 0.15  # of a bar's width
 _OPEN = 0.02
-_TWO_DAYS_US = 2 * 86_400_000_000
+_HOUR_US, _TWO_DAYS_US = 3_600_000_000, 2 * 86_400_000_000
 
 
 class Lanes(NamedTuple):
@@ -87,32 +88,25 @@ def swimlanes(
     bottom = len(names) * _LANE
 
     def x(time_us: int) -> float:
-        return _LEFT + (_RIGHT - _LEFT) * (time_us - first) / width_us
+        return 100 * (time_us - first) / width_us
 
-    parts = [
-        f'<rect class="lane" x="{_LEFT}" y="{y + 2}" width="{_RIGHT - _LEFT}" height="{_LANE - 4}"/>'
-        for y in tops.values()
-    ]
+    parts = [rect(0, y + 2, 100, _LANE - 4, "lane") for y in tops.values()]
     for event in event_marks(events):
         if first <= event.at_us <= last:
-            at = x(event.at_us)
-            line = f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{bottom}"/>'
+            line = upright(x(event.at_us), 0, bottom, "event")
             parts.append(f'<g class="eventmark">{line}{title(f"{event.word}: {event.said}")}</g>')
     for one in sorted(timed, key=lambda each: each.is_alert):
         if one.stream in tops:
             parts.append(_bar(one, x(max(one.start_us or 0, first)), x(one.end_us or 0), tops[one.stream]))
     for stream, said, at_us in _open_bars([(one, at) for one, at in begun if one.stream in tops]):
         left = x(max(at_us, first))
-        bar = _rect("open", left, max(_RIGHT - left, 1.2), tops[stream])
+        bar = rect(left, tops[stream] + 9, max(100 - left, _LEAST), 9, "bar open")
         parts.append(link(f"/running?name={quote(stream, safe='')}", said, bar))
-    form = "%Y-%m-%d %H:%M:%S" if width_us < _TWO_DAYS_US else "%Y-%m-%d %H:%M"
-    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
-        at_us = first + round(share * width_us)
-        parts.append(words(f"{from_us(at_us):{form}}", x(at_us), bottom + 16, anchor))
-    labels = [words(cut(name, _NAME), _LEFT - 8, y + 15, "end") for name, y in tops.items()]
-    parts.append(pinned(labels, _LEFT, bottom))
+    times = time_ticks(first, last, _MOST_TIMES)
+    parts += ticks_below([(_time(at_us, width_us), x(at_us)) for at_us in times], bottom)
+    parts += [words(cut(name, _NAME), 0, y + 15, "end", dx=-6) for name, y in tops.items()]
     label = f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time"
-    picture = svg(parts, bottom + 22, label, css="lanes", role="group", width=_WIDTH)
+    picture = svg(parts, bottom + 22, label, css="lanes", role="group")
     return Lanes(picture, _left_out(n_before, len(every) - len(names)))
 
 
@@ -139,15 +133,19 @@ def _open_bars(begun: Sequence[tuple[OpenSequence, int]]) -> list[tuple[str, str
     return [(stream, f"{stream}: {count(len(at), 'sequence')} running", min(at)) for stream, at in of_stream.items()]
 
 
+def _time(at_us: int, width_us: int) -> str:
+    """Return a time on the axis of a picture that is so wide: a date, or hours and minutes."""
+    at = from_us(at_us)
+    if is_counted(at):
+        return elapsed(at)
+    return f"{at:%Y-%m-%d}" if width_us >= _TWO_DAYS_US else f"{at:%H:%M}" if width_us >= _HOUR_US else f"{at:%H:%M:%S}"
+
+
 def _bar(one: SeenSequence, left: float, right: float, y: int) -> str:
     decision = "anomalous" if one.is_alert else one.decision or "normal"
-    width = max(right - left - 0.6, 1.2)
-    shapes = _rect(decision, left, width, y)
+    width = max(right - left - 0.07, _LEAST)
+    shapes = rect(left, y + 9, width, 9, f"bar {decision}")
     if one.is_alert:
-        shapes += f'<path class="bar anomalous" d="M{left + width / 2:.1f},{y + 2} l-4,7 h8 z"/>'
+        shapes += sign("M0,0l-4,7h8z", left + width / 2, y + 1, "bar anomalous")
     said = f"{one.stream} {one.sequence}: {decision}" + (f", {one.why}" if one.why else "")
     return link(f"/s/{quote(one.id)}", said, shapes)
-
-
-def _rect(css: str, x: float, width: float, y: int) -> str:
-    return f'<rect class="bar {css}" x="{x:.1f}" y="{y + 10}" width="{width:.1f}" height="8"/>'

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from streamad.messages import Looked
 from streamad.pictures.ticks import labels_of, round_ticks
-from streamad.web.charts.svg import LEFT, RIGHT, WIDTH, grid, pinned, svg, words
+from streamad.web.charts.svg import STRETCH, grid, stretched, svg, thumbnail, ticks_below, with_unit, words
 
 _SMALL_WIDTH, _SMALL_HEIGHT = 180, 34
 _HEIGHT, _TOP, _BOTTOM = 150, 12, 26
@@ -30,28 +30,23 @@ def small_line(looked: Looked) -> Markup:
 
     y = _scale(looked, 4, _SMALL_HEIGHT - 5)
     parts = _parts(looked, x, y, (4, _SMALL_WIDTH - 4))
-    return svg(parts, _SMALL_HEIGHT, said_of(looked), css="looks", width=_SMALL_WIDTH)
+    return thumbnail(parts, _SMALL_WIDTH, _SMALL_HEIGHT, said_of(looked), css="looks")
 
 
 def large_line(looked: Looked) -> Markup:
     """Return the line over its axes: shares of the usual length, and deviations."""
     right = max(_USUAL, looked.age)
-
-    def x(age: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * age / right
-
     y, low, high = _scale(looked, _TOP, _HEIGHT - _BOTTOM), *_ends(looked)
     ticks = round_ticks(low, high, 3)
-    parts, names = grid(zip(labels_of(ticks), map(y, ticks), strict=True))
-    parts += _parts(looked, x, y, (LEFT, WIDTH - RIGHT))
+    parts = grid(zip(labels_of(ticks), map(y, ticks), strict=True))
+    whole = 100 * STRETCH
+    parts.append(stretched(_parts(looked, lambda age: whole * age / right, y, (0, whole)), _HEIGHT))
     if looked.limit is not None:
-        parts.append(words("limit", WIDTH - RIGHT - 4, y(looked.limit) - 4, "end"))
+        parts.append(words("limit", 100, y(looked.limit) - 4, "end"))
     shares = round_ticks(0.0, 100 * right, 6)
-    for share, label in zip(shares, labels_of(shares), strict=True):
-        at = x(share / 100)
-        last = " %" if share == shares[-1] else ""
-        parts.append(words(f"{label}{last}", at, _HEIGHT - 8, "end" if at > WIDTH - 40 else "middle"))
-    parts.append(pinned(names, LEFT, _HEIGHT - _BOTTOM))
+    places = (share / right for share in shares)
+    labels = zip(with_unit(labels_of(shares), "%"), places, strict=True)
+    parts += ticks_below(list(labels), _HEIGHT - _BOTTOM)
     return svg(parts, _HEIGHT, said_of(looked), css="looks large")
 
 
@@ -84,7 +79,6 @@ def _parts(
         path += f"H{x(age):.1f}V{y(largest):.1f}"
     now = x(max(looked.age, looked.ages[-1]))
     parts.append(f'<path class="course{" odd" if is_odd else ""}" d="{path}H{now:.1f}"/>')
-    parts.append(
-        f'<circle class="dot{" odd" if is_odd else ""}" cx="{now:.1f}" cy="{y(looked.largest[-1]):.1f}" r="3"/>'
-    )
+    dot = f"M{now:.1f},{y(looked.largest[-1]):.1f}h0"
+    parts.append(f'<path class="dots{" odd" if is_odd else ""}" d="{dot}"/>')
     return parts

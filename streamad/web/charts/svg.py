@@ -1,24 +1,40 @@
-"""What pictures are made of. Texts come into them only by ``words``, ``title`` and ``link``, which escape them."""
+"""What pictures are made of. Texts come into them only by ``words``, ``title`` and ``link``, which escape them.
+
+A picture is as wide as its place: x is in per cent of that width, y in pixels. Lines and areas of many points are
+``stretched`` to the width; texts and signs keep their size. Small ones for tables (``thumbnail``) have a size of their
+own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
 from streamad.web.rendering import escaped
 
-WIDTH = 760
-"""Of every picture of a page's width, in units of its own."""
-LEFT, RIGHT = 56, 10
-"""Free of curves, for the labels of the axes."""
+STRETCH = 10
+"""Units of x in what is ``stretched`` for each per cent of the width."""
+_LABEL = 6  # pixels between the names of an axis and the plot
+_EDGE = 5.0  # per cent: so near to the right edge a name ends at its place
 
 
-def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img", width: int = WIDTH) -> Markup:
-    """Return a picture of ``width`` x ``height``; ``label`` says in words what it shows."""
-    box = f'class="{css}" viewBox="0 0 {width} {height}" role="{role}"'
+def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Markup:
+    """Return a picture of ``height``; ``label`` says in words what it shows."""
     # The one place where text of our own becomes HTML: parts are numbers, and words that are escaped already.
+    return Markup(f'<svg class="{css}" height="{height}" role="{role}">{title(label)}{"".join(parts)}</svg>')
+
+
+def thumbnail(parts: Iterable[str], width: int, height: int, label: str, *, css: str) -> Markup:
+    """Return a picture of ``width`` x ``height`` pixels, in which x counts pixels, too."""
+    box = f'class="{css}" viewBox="0 0 {width} {height}" role="img"'
     return Markup(f"<svg {box}>{title(label)}{''.join(parts)}</svg>")
+
+
+def stretched(shapes: Iterable[str], height: float) -> str:
+    """Return shapes whose x goes from 0 to 1000 over the width, and whose y is in pixels up to ``height``."""
+    box = f'viewBox="0 0 {100 * STRETCH} {height:g}" height="{height:g}" preserveAspectRatio="none"'
+    return f'<svg class="stretch" {box}>{"".join(shapes)}</svg>'
 
 
 def title(said: str) -> str:
@@ -26,9 +42,10 @@ def title(said: str) -> str:
     return f"<title>{escaped(said)}</title>"
 
 
-def words(text: str, x: float, y: float, anchor: str = "middle", css: str = "tick") -> str:
-    """Return ``text`` in a picture; ``anchor``: which part of it stands at ``x``."""
-    return f'<text class="{css}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escaped(text)}</text>'
+def words(text: str, x: float, y: float, anchor: str = "middle", css: str = "tick", *, dx: float = 0) -> str:
+    """Return ``text`` in a picture; ``anchor``: which part of it stands at ``x``, ``dx`` pixels beside it."""
+    beside = f' dx="{dx:g}"' if dx else ""
+    return f'<text class="{css}" x="{x:.5g}%" y="{y:g}"{beside} text-anchor="{anchor}">{escaped(text)}</text>'
 
 
 def link(path: str, said: str, shapes: str) -> str:
@@ -36,25 +53,50 @@ def link(path: str, said: str, shapes: str) -> str:
     return f'<a href="{path}">{title(said)}{shapes}</a>'
 
 
+def sign(path: str, x: float, y: float, css: str) -> str:
+    """Return a sign of fixed size at ``x`` and ``y``; its ``path`` is drawn around 0, 0."""
+    return f'<svg class="at" x="{x:.5g}%" y="{y:.1f}"><path class="{css}" d="{path}"/></svg>'
+
+
 def triangle(x: float, y: float) -> str:
     """Return the mark of an alert around ``x`` and ``y``."""
-    return f'<path class="odd" d="M{x:.1f},{y - 6:.1f} l-5,9 h10 z"/>'
+    return sign("M0,-6l-5,9h10z", x, y, "odd")
 
 
 def rect(x: float, y: float, width: float, height: float, css: str) -> str:
     """Return a rectangle; ``x`` and ``y``: its upper left corner."""
-    return f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+    return f'<rect class="{css}" x="{x:.5g}%" y="{y:.1f}" width="{max(width, 0.01):.4g}%" height="{height:.1f}"/>'
 
 
-def pinned(names: Iterable[str], width: float, height: float) -> str:
-    """Return the names at the left edge of a picture as a group that stays in sight while its box scrolls."""
-    return f'<g class="pinned">{rect(0, 0, width - 2, height, "pin")}{"".join(names)}</g>'
+def upright(x: float, top: float, bottom: float, css: str) -> str:
+    """Return an upright line."""
+    return f'<line class="{css}" x1="{x:.5g}%" x2="{x:.5g}%" y1="{top:g}" y2="{bottom:g}"/>'
 
 
-def grid(labels: Iterable[tuple[str, float]]) -> tuple[list[str], list[str]]:
-    """Return the lines of an axis of values, and its names to pin at the left. ``labels``: each with its height."""
-    lines, names = [], []
-    for label, y in labels:
-        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        names.append(words(label, LEFT - 6, y + 4, "end"))
-    return lines, names
+def level(y: float, css: str, left: float = 0, right: float = 100) -> str:
+    """Return a level line."""
+    return f'<line class="{css}" x1="{left:.5g}%" x2="{right:.5g}%" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def grid(labels: Iterable[tuple[str, float]]) -> list[str]:
+    """Return the lines of an axis of values with their names at the left. ``labels``: each with its height."""
+    return [part for label, y in labels for part in (level(y, "grid"), words(label, 0, y + 4, "end", dx=-_LABEL))]
+
+
+def anchor_at(x: float) -> str:
+    """Return which part of a name stands at ``x``, so that it stays within the picture."""
+    return "end" if x > 100 - _EDGE else "start" if x < _EDGE / 2 else "middle"
+
+
+def with_unit(labels: Sequence[str], unit: str) -> list[str]:
+    """Return the names of an axis, the last one with the unit."""
+    return [*labels[:-1], *(f"{last} {unit}" for last in labels[-1:])]
+
+
+def ticks_below(labels: Sequence[tuple[str, float]], y: float) -> list[str]:
+    """Return the names of an axis below ``y``, each at its x; a phone shows the last one and every second before it."""
+    parts = []
+    for number, (label, x) in enumerate(reversed(labels)):
+        more = " more" if number % 2 else ""
+        parts += [upright(x, y, y + 4, f"tickmark{more}"), words(label, x, y + 18, anchor_at(x), f"tick{more}")]
+    return parts

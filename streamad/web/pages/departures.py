@@ -7,11 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.judge.verdicts import figure, span_text
-from streamad.pictures.content import Course, NormalCourse
+from streamad.pictures.content import Course, NormalCourse, stretches
 from streamad.pictures.facts import MARKS
-
-_LEAST_POINTS = 3
-"""Shorter stretches are noise: a tenth of the readings of normal sequences lie outside the band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +31,10 @@ def departure_of(at: Course, course: Course, usual: tuple[Course, NormalCourse],
     low, high = (np.interp(seconds, band_at, side) for side in (normal.low, normal.high))
     beyond = np.maximum(course[known] - high, low - course[known])
     is_above = course[known] > high
-    ends = np.flatnonzero(np.diff(np.concatenate([[False], beyond > 0, [False]]).astype(np.int8)))
-    stretches = [(first, last) for first, last in ends.reshape(-1, 2).tolist() if last - first >= _LEAST_POINTS]
-    if not stretches:
+    found = stretches(beyond > 0)
+    if not found:
         return None
-    first, last = stretches[-1]
+    first, last = found[-1]
     is_now = last == len(known)
     by = float(np.median(beyond[first:last]))
     direction = "above" if is_above[first:last].mean() >= 1 / 2 else "below"

@@ -10,12 +10,14 @@ import numpy as np
 from markupsafe import Markup
 
 from streamad.judge.envelope import Clock
+from streamad.judge.verdicts import place
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers, when
 from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
+from streamad.web.charts.scores import score_strip
 from streamad.web.pages.warned import said_of
 from streamad.web.rendering import rendered
 from streamad.web.site import Site
@@ -65,7 +67,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         curves=None if picture is None else _curves(picture),
         no_curves=case.missing or _no_window(one),
         scores=scores,
-        scores_picture=None if scores is None else curves.scores(scores),
+        scores_picture=None if scores is None else score_strip(scores),
         attribution=attribution,
         is_explained=attribution is not None and is_explained(attribution),
         speakers=[] if attribution is None else speakers(attribution),
@@ -165,7 +167,7 @@ def _curves(picture: Picture) -> _Curves:
 
 def _channel(picture: Picture, one: Panel) -> _Channel:
     share = "" if one.share is None else f"share {one.share:.0%}"
-    departures = "; ".join(f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments)
+    departures = "; ".join(f"{departure(each)} {place(each.start, each.end)}" for each in one.segments)
     note = ", ".join(filter(None, (one.unit, share)))
     return _Channel(one.name, one.unit, note, departures, curves.panel(picture, one), _readings(picture, one))
 
@@ -186,11 +188,10 @@ def _readings(picture: Picture, one: Panel) -> list[tuple[str, str, str]]:
 def _deviations(picture: Picture) -> Markup | None:
     """Return how far each channel lies from its band over time; None without a band."""
     rows = []
-    scale = picture.extent / (float(picture.at[-1]) or 1.0)  # shares are of the sequence, the window may hold less
     for one in picture.panels:
         if one.normal is None:
             continue
         half = np.maximum((one.normal.high - one.normal.low) / 2, 1e-9 * (1 + np.abs(one.normal.middle)))
-        spans = [(min(each.start * scale, 1.0), min(each.end * scale, 1.0)) for each in one.segments]
+        spans = [(each.start, each.end) for each in one.segments]
         rows.append((one.name, (one.course - one.normal.middle) / half, spans))
     return curves.heatmap(picture, rows) if rows else None

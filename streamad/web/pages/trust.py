@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from streamad.judge.evaluation import clopper_pearson
-from streamad.web.charts import curves
+from streamad.web.charts.scores import histogram
 from streamad.web.rendering import JUDGED, count, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
@@ -28,7 +28,7 @@ def calibration(site: Site) -> Markup:
     marks = Counter(one.judgement for one in site.view.inbox(_MOST_READ) if one.judgement is not None)
     return rendered(
         "calibration.html",
-        histogram=curves.histogram(p_values, _BINS) if p_values else None,
+        histogram=histogram(p_values, _BINS) if p_values else None,
         n_bins=_BINS,
         rates=[_rates(site, model, version, ours) for (model, version), ours in judged.items()],
         precision=precision(marks),

@@ -17,7 +17,7 @@ async function renew() {
   if (!fresh || !old) return;
   if (isTyping()) return later(2000);
   const opened = new Set([...old.querySelectorAll("details[open]")].map((each) => each.dataset.fold));
-  const boxes = ".wide, .chart";
+  const boxes = ".wide";
   const scrolled = [...old.querySelectorAll(boxes)].map((each) => [each.scrollLeft, each.scrollTop]);
   const told = new Set(kinds(old));
   const focus = path(document.activeElement, old);
@@ -184,64 +184,30 @@ document.addEventListener("keydown", (event) => {
 // The cursor over the small multiples: one line through all channels, moved by pointer or arrow keys.
 function cursor(share) {
   for (const picture of document.querySelectorAll("svg.panel")) {
-    const { width, height } = picture.viewBox.baseVal;
     let line = picture.querySelector(".cursor");
     if (!line) {
       line = document.createElementNS("http://www.w3.org/2000/svg", "line");
       line.setAttribute("class", "cursor");
-      line.setAttribute("y1", "8");
-      line.setAttribute("y2", String(height - 26));
+      line.setAttribute("y1", "10");
+      line.setAttribute("y2", String(picture.height.baseVal.value - 26));
       picture.append(line);
     }
-    const x = 56 + share * (width - 66);
-    line.setAttribute("x1", String(x));
-    line.setAttribute("x2", String(x));
+    for (const end of ["x1", "x2"]) line.setAttribute(end, `${100 * share}%`);
   }
 }
 
-// The names at the left edge of a picture stay in sight while its box scrolls.
-function pin(box) {
-  const picture = box.querySelector("svg");
-  const scale = picture.viewBox.baseVal.width / picture.clientWidth;
-  for (const names of box.querySelectorAll(".pinned")) {
-    names.setAttribute("transform", `translate(${box.scrollLeft * scale} 0)`);
-  }
+// Where in the plot of a picture the pointer is, from 0 at its left to 1 at its right edge.
+function share(picture, event) {
+  const { left, width } = picture.getBoundingClientRect();
+  const { paddingLeft, paddingRight } = getComputedStyle(picture);
+  const [before, after] = [parseFloat(paddingLeft), parseFloat(paddingRight)];
+  return Math.min(1, Math.max(0, (event.clientX - left - before) / (width - before - after)));
 }
-
-// A box that is too narrow for its picture begins at what is odd, or at what is newest; channels without a mark begin
-// where the first one with a mark does, so that all show the same time.
-const MARKS = ".panel .segment, .panel .dot, .looks .dot, .heat .outline, .scores path.odd, .scores path.fine";
-
-function reveal() {
-  let first = null;
-  for (const box of document.querySelectorAll(".chart, .lanes-box")) {
-    const mark = box.querySelector(MARKS);
-    if (mark) {
-      box.scrollLeft = mark.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 3;
-      if (box.querySelector(".panel")) first ??= box.scrollLeft;
-    } else if (box.querySelector(".lanes, .course-of-scores, .means-box")) box.scrollLeft = box.scrollWidth;
-    else if (first !== null && box.querySelector(".panel")) box.scrollLeft = first;
-  }
-}
-
-// Boxes that scroll can be reached with Tab, unless something in them can.
-function reach() {
-  for (const box of document.querySelectorAll(".chart")) {
-    if (box.scrollWidth > box.clientWidth && !box.querySelector("[tabindex], a")) box.setAttribute("tabindex", "0");
-    else box.removeAttribute("tabindex");
-  }
-}
-
-addEventListener("resize", reach);
 
 function dress() {
   for (const picture of document.querySelectorAll("svg.panel")) {
     picture.setAttribute("tabindex", "0");
-    picture.addEventListener("pointermove", (event) => {
-      const box = picture.getBoundingClientRect();
-      const x = ((event.clientX - box.left) / box.width) * picture.viewBox.baseVal.width;
-      cursor(Math.min(1, Math.max(0, (x - 56) / (picture.viewBox.baseVal.width - 66))));
-    });
+    picture.addEventListener("pointermove", (event) => cursor(share(picture, event)));
     picture.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
       event.preventDefault();
@@ -250,10 +216,6 @@ function dress() {
       cursor(Number(picture.dataset.share));
     });
   }
-  for (const box of document.querySelectorAll(".chart, .lanes-box")) {
-    box.addEventListener("scroll", () => pin(box), { passive: true });
-  }
-  reach();
   showSeen();
   for (const time of document.querySelectorAll("time")) time.title = new Date(time.dateTime).toLocaleString();
 }
@@ -261,5 +223,4 @@ function dress() {
 noteOpened();
 showKeys();
 dress();
-reveal();
 listen();

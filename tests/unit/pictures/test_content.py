@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamad.judge.calibration import Calibration
-from streamad.pictures.content import Scores, picture_of
+from streamad.pictures.content import Picture, Scores, picture_of
 from streamad.pictures.facts import departure, headline, speakers, when
 from tests.support.pictures import attribution_of, calibration_of, facts_of, segment_of, window_of
 
@@ -241,3 +241,47 @@ def test_a_sequence_without_a_date_has_elapsed_times_and_losses_are_said() -> No
         "1:02:03 to 1:11:45.500 since the start of its clock, 40 samples, 2 displaced by another of their time, "
         f"1 too late, recipe: PX-7, c0: {cell}, c1: {cell}, c2: {cell}, …"
     )
+
+
+def with_readings_outside(*places: tuple[int, int], by: float = 50.0) -> Picture:
+    """Return the picture of one channel of 21 readings, in the middle of the band but for those at ``places``."""
+    courses, envelope = window_of(["c0"], 21)
+    values = envelope.band(21).middle.astype(np.float32)
+    for first, end in places:
+        values[0, first:end] += by
+    return picture_of(facts_of(), replace(courses, values=values), envelope=envelope)
+
+
+def test_three_readings_in_a_row_outside_the_band_are_a_departure_two_are_not() -> None:
+    (panel,) = with_readings_outside((4, 7), (12, 14)).panels
+    assert [(each.start, each.end, each.direction) for each in panel.outside] == [
+        (pytest.approx(4 / 20), pytest.approx(6 / 20), "above")
+    ]
+    (panel,) = with_readings_outside((18, 21), by=-50.0).panels
+    assert [(each.start, each.end, each.direction) for each in panel.outside] == [(0.9, 1.0, "below")]
+
+
+def test_readings_a_little_beyond_the_band_are_no_departure() -> None:
+    courses, envelope = window_of(["c0"], 21)
+    band = envelope.band(21)
+    values = (band.high + 0.9 * (band.top - band.high)).astype(np.float32)
+    (panel,) = picture_of(facts_of(), replace(courses, values=values), envelope=envelope).panels
+    assert panel.outside == ()
+
+
+def test_a_part_has_the_readings_and_the_band_of_its_time() -> None:
+    whole = with_readings_outside((4, 7))
+    part = whole.between(0.25, 0.5)
+    assert part.at.tolist() == whole.at[5:11].tolist()
+    assert part.panels[0].course.tolist() == whole.panels[0].course[5:11].tolist()
+    assert part.panels[0].normal is not None
+    assert len(part.panels[0].normal.low) == 6
+    assert (part.first, part.last, part.extent) == (15.0, 30.0, 60.0)
+    assert part.shows(0.1, 0.3)
+    assert not part.shows(0.6, 0.7)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.5, 0.5), (0.6, 0.4), (0.51, 0.52), (2.0, 3.0)])
+def test_a_part_without_two_readings_is_the_whole(start: float, end: float) -> None:
+    whole = with_readings_outside()
+    assert whole.between(start, end) is whole

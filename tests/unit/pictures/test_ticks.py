@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.pictures.ticks import labels_of, log_ticks, round_ticks, unit_for
+from streamad.pictures.ticks import labels_of, log_ticks, round_ticks, time_ticks, unit_for
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,14 @@ def test_ticks_of_a_logarithmic_axis_are_few_and_can_be_drawn(low: float, span: 
     ticks = log_ticks(low, low + span, most)
     assert len(ticks) <= most
     assert all(0 < tick < math.inf for tick in ticks)
+
+
+@pytest.mark.parametrize("span_s", [3, 50, 4_000, 90_000, 3_000_000, 90_000_000])
+def test_times_of_an_axis_are_full_ones_and_evenly_apart(span_s: int) -> None:
+    first = 1_767_225_601_000_000
+    found = time_ticks(first, first + span_s * 1_000_000, 6)
+    assert 1 <= len(found) <= 7
+    steps = {after - before for before, after in pairwise(found)}
+    assert len(steps) <= 1
+    assert all(at % step == 0 for at in found for step in steps)
+    assert first <= found[0] <= found[-1] <= first + span_s * 1_000_000

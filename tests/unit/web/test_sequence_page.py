@@ -103,15 +103,13 @@ def test_a_mark_and_the_way_to_the_next_alert_keep_the_clock(config: Path) -> No
 @pytest.mark.parametrize(("clock", "last"), [("own", "s"), ("aligned", "100 %")])
 def test_where_and_when_has_the_same_times_as_the_curves(config: Path, clock: str, last: str) -> None:
     text = page_of(config, messages()).get(f"/s/{ID}?clock={clock}").text
-    heat, panel = (re.search(rf'<svg class="{css}".*?</svg>', text, re.DOTALL) for css in ("heat", "panel"))
+    heat, panel = (re.search(rf'<svg class="{css}".*?</div>', text, re.DOTALL) for css in ("heat", "panel"))
     assert heat is not None
     assert panel is not None
-    ticks = [
-        re.findall(r'<text class="tick"[^>]* text-anchor="(?:middle|end)">([\d.]+(?: [^<]+)?)</text>', each[0])
-        for each in (heat, panel)
-    ]
-    assert ticks[0][-1].endswith(last)
-    assert ticks[0] == ticks[1][: len(ticks[0])]
+    tick = re.compile(r'<text class="tick(?: more)?" x="([\d.]+%)" y="\d+" text[^>]*>([\d.]+(?: [^<]+)?)</text>')
+    ticks = [tick.findall(each[0]) for each in (heat, panel)]
+    assert ticks[0][0][1].endswith(last)
+    assert ticks[0] == ticks[1]
 
 
 def test_without_a_band_there_is_nothing_to_choose(config: Path) -> None:
@@ -138,12 +136,12 @@ def test_a_segment_lies_at_its_share_of_the_sequence_also_if_the_window_holds_le
     written(config.parent, window={"length": 8, "longer": "truncate"})
     text = page_of(config, messages(1, 8, segment)).get(f"/s/{ID}?clock={clock}").text
     assert "the judged window holds the first 14 % of the sequence" in text
-    (drawn,) = re.findall(r'<rect class="segment" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', text)
+    (drawn,) = re.findall(r'<rect class="segment" x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', text)
     left, width = (float(each) for each in drawn)
-    assert left == pytest.approx(56 + 694 * 0.49, abs=1)
-    assert width == pytest.approx(694 * 0.49, abs=1)
-    (outlined,) = re.findall(r'<rect class="outline" x="([\d.]+)"', text)
-    assert float(outlined) == pytest.approx(150 + 600 * 0.49, abs=1)
+    assert left == pytest.approx(49, abs=0.2)
+    assert width == pytest.approx(49, abs=0.2)
+    (outlined,) = re.findall(r'<rect class="outline" x="([\d.]+)%"', text)
+    assert float(outlined) == pytest.approx(49, abs=0.2)
 
 
 # --- what is known of a version ---

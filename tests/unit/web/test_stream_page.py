@@ -19,7 +19,6 @@ from tests.support.web.page import PageUnderTest
 
 NEWER = ModelRef("default", "0002")
 STREAM = "/stream?name=reactor-1"
-LEFT, RIGHT = 56, 750
 
 
 def verdicts(n: int = 10, newer_from: int = 6) -> list[Any]:
@@ -39,34 +38,34 @@ def chart(folder: Path, given: list[Any], path: str = STREAM) -> str:
 
 
 def lines(svg: str) -> list[float]:
-    return [float(x) for x in re.findall(r'<g class="eventmark"><line x1="([\d.]+)"', svg)]
+    return [float(x) for x in re.findall(r'<g class="eventmark"><line class="event" x1="([\d.]+)%"', svg)]
 
 
 def left_of(number: int, n: int = 10) -> float:
-    return LEFT + number * (RIGHT - LEFT) / n
+    return number * 100 / n
 
 
 def test_times_at_which_sequences_ended_are_below_and_each_date_once(tmp_path: Path) -> None:
     svg = chart(tmp_path, [verdict(1 + 3 * i * 60) for i in range(10)])  # every three hours from 6:01 on
-    assert re.findall(r'class="tick time"[^>]*>([^<]*)<', svg) == [
+    assert re.findall(r'class="tick time(?: more)?"[^>]*>([^<]*)<', svg) == [
         "06:01", "2026-03-01", "12:01", "18:01", "21:01", "03:01", "2026-03-02", "09:01",
     ]  # fmt: skip
 
 
 def test_times_of_quick_sequences_have_seconds(tmp_path: Path) -> None:
     svg = chart(tmp_path, [verdict(1), verdict(4)])
-    assert re.findall(r'class="tick time"[^>]*>([^<]*)<', svg) == ["06:01:00", "2026-03-01", "06:04:00"]
+    assert re.findall(r'class="tick time(?: more)?"[^>]*>([^<]*)<', svg) == ["06:01:00", "2026-03-01", "06:04:00"]
 
 
 def test_each_version_is_a_strip_over_its_sequences_with_its_name(tmp_path: Path) -> None:
     svg = chart(tmp_path, verdicts())
     strips = re.findall(
-        r'<rect class="strip strip(\d)" x="([\d.]+)" y="4" width="([\d.]+)"[^>]*/><text[^>]*>(\d+)', svg
+        r'<rect class="strip strip(\d)" x="([\d.]+)%" y="4.0" width="([\d.]+)%"[^>]*/><text[^>]*>(\d+)', svg
     )
     assert [(one[0], one[3]) for one in strips] == [("0", "0001"), ("1", "0002")]
-    assert float(strips[0][1]) == pytest.approx(LEFT, abs=0.1)
+    assert float(strips[0][1]) == pytest.approx(0, abs=0.1)
     assert float(strips[1][1]) == pytest.approx(left_of(6), abs=0.1)
-    assert float(strips[1][1]) + float(strips[1][2]) == pytest.approx(RIGHT, abs=0.1)
+    assert float(strips[1][1]) + float(strips[1][2]) == pytest.approx(100, abs=0.1)
 
 
 def test_an_event_stands_before_the_first_sequence_that_was_judged_after_it(tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_judgement_stands_above_its_sequence_and_in_the_list(tmp_path: Path) -
 def test_any_scores_have_an_axis(scores: list[float], tmp_path: Path) -> None:
     given = [msgspec.structs.replace(verdict(1 + 3 * i), score=score) for i, score in enumerate(scores)]
     svg = chart(tmp_path, given)
-    assert 1 <= len(re.findall(r'<text class="tick" x="50"', svg)) <= 8
+    assert 1 <= len(re.findall(r'<text class="tick" x="0%"', svg)) <= 8
     assert "nan" not in svg
     assert "inf" not in svg
 

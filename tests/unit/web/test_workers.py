@@ -506,8 +506,8 @@ def test_the_lines_show_what_runs(case: str, tmp_path: Path) -> None:
     text = page.browser().get("/").text
     assert (f"{stream} {sequence}: running" in text) is is_drawn
     if is_drawn:
-        width = float(re.findall(r'class="bar open"[^>]* width="([0-9.]+)"', text)[0])
-        assert width > 5
+        width = float(re.findall(r'class="bar open"[^>]* width="([0-9.]+)%"', text)[0])
+        assert width > 0.6
 
 
 def test_very_many_open_sequences_are_one_bar_for_each_stream(tmp_path: Path) -> None:
