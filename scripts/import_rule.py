@@ -23,6 +23,7 @@ PACKAGES = {
 FOREIGN = {"streamad": frozenset({"torch", "aiokafka"})}
 
 _VOCABULARY = (
+    "streamad.language",
     "streamad.safe_text",
     "streamad.errors",
     "streamad.messages",
@@ -36,6 +37,7 @@ _JUDGE = (*_PLANT, "streamad.judge")
 _VERSIONS = (*_JUDGE, "streamad.learn.store", "streamad.learn.registry")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
+    "streamad.language": (),
     "streamad.safe_text": (),
     "streamad.errors": ("streamad.safe_text",),
     "streamad.messages": (),

@@ -157,6 +157,8 @@ class WebSettings(ConfigSection):
     """Largest size of the view; the oldest go first."""
     max_browsers: int = Field(default=100, ge=1, le=10_000)
     """Pages that are open at a time; further ones get a sentence."""
+    language: Literal["auto", "en", "de"] = "auto"
+    """Language of the page; auto: the one that the browser prefers."""
     allow: Literal["judging", "models"] = "judging"
     """What may be done on the page: judge alerts, or also promote, decline, roll back and relearn."""
     auth: AuthSettings = AuthSettings()

@@ -24,11 +24,13 @@ from starlette.routing import Route
 
 from streamad.errors import StreamadError
 from streamad.judge.envelope import Clock
+from streamad.language import LANGUAGES, asking, gettext
 from streamad.pictures.drawing import has_plots
 from streamad.web.access import Level, Person
 from streamad.web.acting import Acting
 from streamad.web.http.changes import Listening
 from streamad.web.http.guard import Guard
+from streamad.web.http.spoken import Spoken
 from streamad.web.pages.compare import compare
 from streamad.web.pages.layout import Frame, page, sentence_page
 from streamad.web.pages.models import models
@@ -46,6 +48,7 @@ from streamad.web.store.view_file import ViewError
 _STATIC: Final = {
     "streamad.css": "text/css; charset=utf-8",
     "streamad.js": "text/javascript; charset=utf-8",
+    "times.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
@@ -77,6 +80,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[
+            Middleware(Spoken, settings=site.plant.settings),
             Middleware(Guard, access=site.access),
             Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=_PACKED),
         ],
@@ -120,7 +124,7 @@ class _Handlers:
         self._site = site
         self._acting = Acting(site.plant, site.view)
         self._drawing = asyncio.Lock()  # one picture at a time: each takes a second of a core, and memory
-        self._now = Shared(self._made_now, lambda: site.changes.state)
+        self._now = {each: Shared(self._made_now, lambda: site.changes.state) for each in LANGUAGES}
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]
@@ -134,12 +138,12 @@ class _Handlers:
         return HTMLResponse(page(frame, title, place, content), headers={"cache-control": "no-store"})
 
     async def now(self, request: Request) -> Response:
-        change, content = await self._now.get()
+        change, content = await self._now[asking().language].get()
         frame = replace(self._frame(request), change=change)
-        return HTMLResponse(page(frame, "Now", "/", content), headers={"cache-control": "no-store"})
+        return HTMLResponse(page(frame, gettext("Now"), "/", content), headers={"cache-control": "no-store"})
 
     def _made_now(self) -> tuple[str, Markup]:
-        """Return how far the view was read, and the content of the page Now, which is the same for everybody."""
+        """Return how far the view was read, and the content of Now, the same for all who read a language."""
         change = self._site.view.mark
         return change, now(self._site)
 

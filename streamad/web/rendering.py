@@ -1,19 +1,50 @@
-"""The pages' templates, and how they show a value."""
+"""The pages' templates, and how they show a value, a text and a time."""
 
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from streamad.language import (
+    Form,
+    Words,
+    asking,
+    catalogued,
+    gettext,
+    moment,
+    numeral,
+    percent,
+    translated,
+    translated_for,
+)
 from streamad.pictures.facts import elapsed, is_counted
 from streamad.safe_text import masked, visible_name
 from streamad.types import from_us, to_us
 
-JUDGED: Final = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither", "withdrawn": "taken back"}
+JUDGED: Final = Words(
+    {
+        "false_alarm": catalogued("false alarm"),
+        "confirmed": catalogued("confirmed"),
+        "veto": catalogued("neither"),
+        "withdrawn": catalogued("taken back"),
+    }
+)
 """The words for a person's marks of a sequence."""
+DECISIONS: Final = Words(
+    {
+        "anomalous": catalogued("alert"),
+        "normal": catalogued("normal"),
+        "unscorable": catalogued("not judged"),
+        "learning": catalogued("learning"),
+    }
+)
+LEVELS: Final = Words(
+    {"viewer": catalogued("viewer"), "operator": catalogued("operator"), "engineer": catalogued("engineer")}
+)
 _STEPS = ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h"), (730 * 86_400, 86_400, "days"))
 
 
@@ -39,6 +70,38 @@ def rendered(template: str, **given: object) -> Markup:
     return Markup(_TEMPLATES.get_template(template).render(given))
 
 
+def meanings() -> dict[str, str]:
+    """Return what the words of the page mean."""
+    return {
+        gettext("p-value"): gettext(
+            "the share of held-out normal sequences that score at least as high; small is unusual"
+        ),
+        gettext("band"): gettext(
+            "where the middle 90 %% of the normal training sequences lie at each point of time: from their 5 %% to "
+            "their 95 %% quantile (the envelope)"
+        ),
+        gettext("quantile"): gettext(
+            "a value with a given share of all values below it: 5 %% of them lie below the 5 %% quantile"
+        ),
+        gettext("calibration"): gettext("the scores of held-out normal sequences; they turn a score into a p-value"),
+        gettext("share"): gettext(
+            "how far the score falls if this channel is replaced by a normal one, in parts of all channels' falls"
+        ),
+        gettext("term"): gettext("one of the parts whose sum is the score"),
+        gettext("seen"): gettext("opened in this browser, and not judged"),
+    }
+
+
+def meaning_of(head: str) -> str | None:
+    """Return what the head of a table's column means, None if it says so itself."""
+    words = {
+        gettext("p"): gettext("p-value"),
+        gettext("normal band"): gettext("band"),
+        gettext("above so many of calibration"): gettext("quantile"),
+    }
+    return meanings().get(words.get(head, head))
+
+
 def count(n: int, name: str) -> str:
     """Return ``n`` with its noun: 1 alert, 2 alerts."""
     return f"{n} {name}" if n == 1 else f"{n} {name}s"
@@ -46,12 +109,7 @@ def count(n: int, name: str) -> str:
 
 def digits(value: float | None, n: int) -> str:
     """Return a number with ``n`` digits; "" if there is none."""
-    return "" if value is None or not math.isfinite(value) else f"{value:.{n}g}"
-
-
-def percent(share: float) -> str:
-    """Return a share in per cent."""
-    return f"{share:.0%}"
+    return "" if value is None or not math.isfinite(value) else numeral(f"{value:.{n}g}")
 
 
 def duration(seconds: float) -> str:
@@ -62,8 +120,30 @@ def duration(seconds: float) -> str:
     return f"{seconds / (365.25 * 86_400):.0f} years"
 
 
+def when(at: datetime | None, form: Form = "second") -> Markup:
+    """Return a time in the plant's zone or the browser's (static/times.js), with the zone's name.
+
+    One that counts from a start stays so.
+    """
+    if at is None:
+        return escape(gettext("unknown"))
+    if is_counted(at):
+        return Markup('{} <span class="soft">{}</span>').format(elapsed(at), gettext("elapsed"))
+    return Markup('<time datetime="{}" data-form="{}">{}</time>').format(at.isoformat(), form, moment(at, form))
+
+
+def _text(text: str, /, **values: object) -> Markup:
+    """Return a template's own text in the reader's language: HTML, in which ``values`` are shown and escaped."""
+    return Markup(translated(text)) % {name: shown(value) for name, value in values.items()}
+
+
+def _texts(one: str, many: str, n: int, /, **values: object) -> Markup:
+    return Markup(translated_for(one, many, n)) % {name: shown(value) for name, value in {"num": n, **values}.items()}
+
+
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("streamad.web"),
+    extensions=["jinja2.ext.i18n"],
     autoescape=True,
     undefined=StrictUndefined,
     finalize=shown,
@@ -71,14 +151,25 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+_TEMPLATES.extend(newstyle_gettext=True)
+_TEMPLATES.policies["ext.i18n.trimmed"] = True
 _TEMPLATES.filters |= {
     "counted": count,
     "digits": digits,
     "duration": duration,
-    "elapsed": elapsed,
     "percent": percent,
     "us": to_us,
     "utc": from_us,
+    "when": when,
 }
-_TEMPLATES.tests["counted_time"] = is_counted
-_TEMPLATES.globals["JUDGED"] = JUDGED
+_TEMPLATES.globals |= {
+    "DECISIONS": DECISIONS,
+    "JUDGED": JUDGED,
+    "LEVELS": LEVELS,
+    "gettext": _text,
+    "language": lambda: asking().language,
+    "meaning_of": meaning_of,
+    "meanings": meanings,
+    "ngettext": _texts,
+    "zone": lambda: asking().zone,
+}

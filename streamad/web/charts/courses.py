@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 from itertools import groupby
 from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
-from streamad.pictures.facts import cut, is_counted
+from streamad.language import Form
+from streamad.pictures.facts import cut
 from streamad.pictures.ticks import LARGEST_POWER, labels_of, log_ticks, round_ticks
 from streamad.types import from_us
 from streamad.web.charts.svg import (
     STRETCH,
-    anchor_at,
     grid,
     level,
     link,
     rect,
     stretched,
     svg,
+    times_below,
     title,
     triangle,
     upright,
@@ -151,21 +151,12 @@ def _dot(one: SeenSequence, x: float, y: float) -> str:
 
 
 def _times(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
-    """Return the axis below: when some of the sequences ended, UTC, the date where it changes."""
+    """Return the axis below: when some of the sequences ended, the date where it changes."""
     numbers = sorted({round(each) for each in np.linspace(0, len(scored) - 1, _MOST_TIMES).tolist()})
     ends = [one.end_us or 0 for one in scored]
-    form = "%H:%M:%S" if max(ends) - min(ends) < _SHORT_US else "%H:%M"
-    parts = [level(_HEIGHT - _BOTTOM, "axis")]
-    day: date | None = None
-    for place, number in enumerate(numbers):
-        at, x = from_us(ends[number]), scale.middle(number)
-        date_line = [f"{at:%Y-%m-%d}"] if at.date() != day and not is_counted(at) else []
-        day = at.date()
-        css = "tick time more" if place % 2 else "tick time"
-        parts.append(upright(x, _HEIGHT - _BOTTOM, _HEIGHT - 37, "tickmark"))
-        for row, line in enumerate([f"{at:{form}}", *date_line]):
-            parts.append(words(line, x, _HEIGHT - 24 + 15 * row, anchor_at(x), css))
-    return parts
+    form: Form = "clock_second" if max(ends) - min(ends) < _SHORT_US else "clock"
+    times = [(from_us(ends[number]), scale.middle(number)) for number in numbers]
+    return [level(_HEIGHT - _BOTTOM, "axis"), *times_below(times, _HEIGHT - _BOTTOM, form)]
 
 
 def course_of_means(

@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from streamad.language import Form
 from streamad.messages import OpenSequence
-from streamad.pictures.facts import cut, elapsed, is_counted
+from streamad.pictures.facts import cut
 from streamad.pictures.ticks import time_ticks
 from streamad.types import from_us, to_us
-from streamad.web.charts.svg import link, rect, sign, svg, ticks_below, title, upright, words
+from streamad.web.charts.svg import link, rect, sign, svg, times_below, title, upright, words
 from streamad.web.pages.events import event_marks
 from streamad.web.pages.span import SKEW_US, span_of
 from streamad.web.rendering import count
@@ -102,11 +103,12 @@ def swimlanes(
         left = x(max(at_us, first))
         bar = rect(left, tops[stream] + 9, max(100 - left, _LEAST), 9, "bar open")
         parts.append(link(f"/running?name={quote(stream, safe='')}", said, bar))
-    times = time_ticks(first, last, _MOST_TIMES)
-    parts += ticks_below([(_time(at_us, width_us), x(at_us)) for at_us in times], bottom)
+    form: Form = "date" if width_us >= _TWO_DAYS_US else "clock" if width_us >= _HOUR_US else "clock_second"
+    times = [(from_us(at_us), x(at_us)) for at_us in time_ticks(first, last, _MOST_TIMES)]
+    parts += times_below(times, bottom, form)
     parts += [words(cut(name, _NAME), 0, y + 15, "end", dx=-6) for name, y in tops.items()]
     label = f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time"
-    picture = svg(parts, bottom + 22, label, css="lanes", role="group")
+    picture = svg(parts, bottom + 37, label, css="lanes", role="group")
     return Lanes(picture, _left_out(n_before, len(every) - len(names)))
 
 
@@ -131,14 +133,6 @@ def _open_bars(begun: Sequence[tuple[OpenSequence, int]]) -> list[tuple[str, str
     for one, at in begun:
         of_stream.setdefault(one.stream, []).append(at)
     return [(stream, f"{stream}: {count(len(at), 'sequence')} running", min(at)) for stream, at in of_stream.items()]
-
-
-def _time(at_us: int, width_us: int) -> str:
-    """Return a time on the axis of a picture that is so wide: a date, or hours and minutes."""
-    at = from_us(at_us)
-    if is_counted(at):
-        return elapsed(at)
-    return f"{at:%Y-%m-%d}" if width_us >= _TWO_DAYS_US else f"{at:%H:%M}" if width_us >= _HOUR_US else f"{at:%H:%M:%S}"
 
 
 def _bar(one: SeenSequence, left: float, right: float, y: int) -> str:

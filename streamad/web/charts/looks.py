@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
+from streamad.language import percent
 from streamad.messages import Looked
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.web.charts.svg import STRETCH, grid, stretched, svg, thumbnail, ticks_below, with_unit, words
@@ -18,7 +19,7 @@ _LARGEST = 1e3  # a channel that moved too early is above all
 
 def said_of(looked: Looked) -> str:
     """Return in words how far a sequence is from the limit."""
-    at = f"largest deviation {looked.largest[-1]:.3g} at {looked.ages[-1]:.0%} of the usual length"
+    at = f"largest deviation {looked.largest[-1]:.3g} at {percent(looked.ages[-1])} of the usual length"
     return f"{at}, no limit" if looked.limit is None else f"{at}, a warning from {looked.limit:.3g} on"
 
 

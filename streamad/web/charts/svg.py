@@ -8,9 +8,12 @@ own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from markupsafe import Markup
 
+from streamad.language import Form, moment
+from streamad.pictures.facts import elapsed, is_counted
 from streamad.web.rendering import escaped
 
 STRETCH = 10
@@ -100,3 +103,32 @@ def ticks_below(labels: Sequence[tuple[str, float]], y: float) -> list[str]:
         more = " more" if number % 2 else ""
         parts += [upright(x, y, y + 4, f"tickmark{more}"), words(label, x, y + 18, anchor_at(x), f"tick{more}")]
     return parts
+
+
+def times_below(times: Sequence[tuple[datetime, float]], y: float, form: Form) -> list[str]:
+    """Return the names of an axis of time below ``y``, as pages show times (``rendering.when``), each at its x.
+
+    A clock has the date in a second row where it changes, a date has none. The zone is named once.
+    """
+    parts, day = [], ""
+    for number, (at, x) in enumerate(times):
+        more = " more" if (len(times) - 1 - number) % 2 else ""
+        parts.append(upright(x, y, y + 4, f"tickmark{more}"))
+        if is_counted(at):
+            parts.append(words(elapsed(at), x, y + 18, anchor_at(x), f"tick time{more}"))
+            continue
+        if form != "date":
+            parts.append(_time(at, x, y + 18, form, moment(at, form, is_zoned=False), css=f"tick time{more}"))
+        date = moment(at, "date", is_zoned=False)
+        said = moment(at, "date", is_zoned=not day) if form == "date" or date != day else ""
+        row = 18 if form == "date" else 33
+        parts.append(_time(at, x, y + row, "date", said, css=f"tick time{more}", is_zoned=not day))
+        day = date
+    return parts
+
+
+def _time(at: datetime, x: float, y: float, form: Form, said: str, *, css: str, is_zoned: bool = False) -> str:
+    """Return a time in a picture: ``said``, which the browser writes in its own format."""
+    data = f'data-at="{at.isoformat()}" data-form="{form}"{"" if is_zoned else " data-unzoned"}'
+    span = f"<tspan {data}>{escaped(said)}</tspan>"
+    return f'<text class="{css}" x="{x:.5g}%" y="{y:g}" text-anchor="{anchor_at(x)}">{span}</text>'

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from streamad.language import Words, catalogued
 from streamad.web.access import Person
 from streamad.web.rendering import rendered
 
-_PLACES = (("/", "Now"), ("/streams", "Streams"), ("/compare", "Compare"), ("/calibration", "Calibration"),
-           ("/models", "Models"))  # fmt: skip
+_PLACES = Words(
+    {
+        "/": catalogued("Now"),
+        "/streams": catalogued("Streams"),
+        "/compare": catalogued("Compare"),
+        "/calibration": catalogued("Calibration"),
+        "/models": catalogued("Models"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,10 @@ class Frame:
 
 def page(frame: Frame, title: str, place: str, content: Markup) -> str:
     """Return the whole document. ``place`` is the path of the entry of the navigation that it belongs to."""
-    return rendered("document.html", frame=frame, title=title, place=place, places=_PLACES, content=content)
+    return rendered("document.html", frame=frame, title=title, place=place, places=_PLACES.items(), content=content)
 
 
 def sentence_page(frame: Frame | None, title: str, sentence: str, *, back: str | None = None) -> str:
     """Return a page of one sentence: an error, or a thing that is not there; ``back``: a path to go back to."""
     content = rendered("sentence.html", title=title, sentence=sentence, back=back)
-    return rendered("document.html", frame=frame, title=title, place="", places=_PLACES, content=content)
+    return rendered("document.html", frame=frame, title=title, place="", places=_PLACES.items(), content=content)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
+from streamad.language import moment
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
@@ -16,7 +17,7 @@ from streamad.outputs.stored import some_models
 from streamad.outputs.versions.figures import figure_rows
 from streamad.outputs.versions.training import trainings_of
 from streamad.web.access import Level
-from streamad.web.rendering import count, rendered
+from streamad.web.rendering import count, rendered, when
 from streamad.web.site import Site
 
 _MOST_OPEN = 10  # versions with a form and a comparison: older ones are in the table
@@ -56,12 +57,12 @@ class Versions:
         return f"{line[0]} descends from " + ", ".join(v if v in parents else f"{v} (gone)" for v in line[1:]) + "."
 
     @property
-    def rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[tuple[str | Markup, ...]]:
         """Return the cells of each version."""
         return [
             (
                 f"{each.version} {'● in service' if each.version == self.current else '○'}",
-                f"{each.created_at:%Y-%m-%d %H:%M}",
+                when(each.created_at, "minute"),
                 each.parent or "",
                 count(each.metrics.n_training, "sequence"),
                 count(each.metrics.n_calibration, "score"),
@@ -144,7 +145,7 @@ def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) 
 
 def overdue_text(newest: Manifest, schedule: str) -> str:
     """Return that no training has made a version although the ``schedule`` came twice."""
-    made = f"its newest version, {newest.version}, was made on {newest.created_at:%Y-%m-%d %H:%M} UTC"
+    made = f"its newest version, {newest.version}, was made on {moment(newest.created_at, 'minute')}"
     return f"{made}, and retraining is scheduled ({schedule}): the page Models says what became of the last training"
 
 

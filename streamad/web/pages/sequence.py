@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from streamad.judge.envelope import Clock
 from streamad.judge.verdicts import place
+from streamad.language import percent
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers, when
@@ -121,7 +122,7 @@ def effect_of(judgement: str | None, learning: LearningSettings | None) -> str |
         return None
     stay = "The threshold and the model in service stay as they are."
     out = f"{stay} Trainings from now on leave this sequence out; all marks together leave out at most "
-    out += f"{learning.feedback_share:.0%} of the sequences."
+    out += f"{percent(learning.feedback_share)} of the sequences."
     decides = (
         "the promotion rule decides whether that version goes into service"
         if learning.feedback_trust == "auto"
@@ -166,7 +167,7 @@ def _curves(picture: Picture) -> _Curves:
 
 
 def _channel(picture: Picture, one: Panel) -> _Channel:
-    share = "" if one.share is None else f"share {one.share:.0%}"
+    share = "" if one.share is None else f"share {percent(one.share)}"
     departures = "; ".join(f"{departure(each)} {place(each.start, each.end)}" for each in one.segments)
     note = ", ".join(filter(None, (one.unit, share)))
     return _Channel(one.name, one.unit, note, departures, curves.panel(picture, one), _readings(picture, one))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
+from streamad.language import percent
 from streamad.messages import Attribution
 from streamad.pictures.facts import is_explained
 from streamad.pictures.warned import (
@@ -56,7 +57,7 @@ def warned(site: Site, found: Iterable[SeenWarning]) -> list[Warned]:
         end_us = None if judged is None else judged.end_us
         lead = "" if end_us is None else lead_of(one.message, from_us(end_us))
         is_open = judged is None and (one.stream, one.sequence, one.start_us) in still_open
-        rows.append(Warned(one, f"{one.age:.0%}", why, judged, is_open, lead))
+        rows.append(Warned(one, percent(one.age), why, judged, is_open, lead))
     return rows
 
 

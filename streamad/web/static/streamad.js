@@ -1,4 +1,6 @@
 // Live updates and keys. Every page works without this file: it only fetches the page again when something changed.
+import { showTimes } from "./times.js";
+
 const live = () => document.getElementById("live");
 const connection = document.getElementById("connection");
 let source = null;
@@ -82,7 +84,7 @@ function listen() {
     if (shown && shown.dataset.status !== event.data) later(Number(shown.dataset.every));
   });
   source.onerror = () => {
-    if (!isFull) connection.textContent = "not connected, trying again";
+    if (!isFull) connection.textContent = connection.dataset.lost;
     isFull = false;
     if (source.readyState === EventSource.CLOSED) {
       stop();
@@ -141,7 +143,7 @@ function showSeen() {
   const known = new Set(seen());
   for (const state of document.querySelectorAll("[data-new]")) {
     if (!known.has(state.dataset.new)) continue;
-    state.textContent = "seen";
+    state.textContent = connection.dataset.seen;
     state.classList.remove("new");
   }
 }
@@ -217,7 +219,7 @@ function dress() {
     });
   }
   showSeen();
-  for (const time of document.querySelectorAll("time")) time.title = new Date(time.dateTime).toLocaleString();
+  showTimes();
 }
 
 noteOpened();

@@ -23,7 +23,7 @@ def _sources() -> set[str]:
     for package, folder in FOLDERS.items():
         base = ROOT if folder == package else ROOT / folder
         for path in (base / package).rglob("*"):
-            if path.suffix in {".py", ".yaml", ".css", ".html", ".js", ".svg"} or path.name == "py.typed":
+            if path.suffix in {".py", ".yaml", ".css", ".html", ".js", ".mo", ".svg"} or path.name == "py.typed":
                 found.add(path.relative_to(base).as_posix())
     return found
 

@@ -345,7 +345,7 @@ def test_an_address_makes_the_page_say_nothing_of_its_own(said: str, tmp_path: P
             {"feedback_trust": "auto"},
             "the promotion rule decides whether that version goes into service",
         ),
-        ("confirmed", {"feedback_share": 0.1}, "leave out at most 10% of the sequences. The command"),
+        ("confirmed", {"feedback_share": 0.1}, "leave out at most 10\u00a0% of the sequences. The command"),
         ("veto", {}, "Trainings from now on leave this sequence out"),
         ("withdrawn", {}, "the sequence counts as if nothing had been said about it"),
     ],

@@ -57,7 +57,7 @@ def test_a_warning_of_a_running_sequence_stands_in_the_banner_and_apart_from_the
     tell(page, of_warning(1))
     text = page.browser().get("/").text
     assert "⚠ 1 running sequence leaves the normal course" in text
-    assert "reactor-1 B-1 at 54%" in text
+    assert "reactor-1 B-1 at 54\u00a0%" in text
     table = text[text.index('id="warnings"') : text.index('id="alerts"')]
     for part in (f'href="/s/{warning.warning_id}"', "temp_c 2 K above the band from 13 s to 27 s", "┄ running"):
         assert part in table
@@ -79,7 +79,7 @@ def test_before_the_verdict_the_page_says_that_nothing_can_be_judged_then_it_lea
     client = page.browser()
     text = client.get(f"/s/{warning.warning_id}").text
     for part in ("leaves the normal course at 54 % of the usual length (27 s)", "cannot be judged before its end",
-                 "/running?name=reactor-1", "100%", "look 5 of model default 0001"):  # fmt: skip
+                 "/running?name=reactor-1", "100\u00a0%", "look 5 of model default 0001"):  # fmt: skip
         assert part in text
     assert "<form" not in text
     answer = client.post(f"/s/{warning.warning_id}/mark", data={"judgement": "false_alarm"}, headers=SAME)
@@ -155,7 +155,7 @@ def test_running_sequences_are_ordered_by_p_with_their_lines_then_the_newest(tmp
     text = page.browser().get("/").text
     assert re.findall(r'<a href="/running\?name=[^"]*"[^>]*>([BC]-\d)</a>', text) == ["B-1", "C-3", "C-2", "C-1"]
     assert text.count('<svg class="looks"') == 2
-    assert "◆ at 54%" in text
+    assert "◆ at 54\u00a0%" in text
     assert "2 open sequences" in text
 
 
@@ -169,8 +169,8 @@ def test_the_page_of_a_running_sequence_has_its_line_and_its_warning(tmp_path: P
         if is_written:
             page.workers.take(curve_of(one, [[1.0, 2.0, 3.0]]))
         text = page.browser().get(path).text
-        for part in ("is at 30% of the usual length: p 0.005, a warning at 0.01 or less", 'class="looks large"',
-                     "Warned of</span> at 54%: temp_c 2 K above the band"):  # fmt: skip
+        for part in ("is at 30\u00a0% of the usual length: p 0.005, a warning at 0.01 or less", 'class="looks large"',
+                     "Warned of</span> at 54\u00a0%: temp_c 2 K above the band"):  # fmt: skip
             assert part in text, is_written
 
 
@@ -178,7 +178,7 @@ def test_the_line_of_a_sequence_ends_at_its_age_and_is_odd_from_the_limit_on() -
     usual, odd = small_line(looked()), small_line(looked(largest=(1.0, 3.0)))
     assert "odd" not in usual
     assert 'class="course odd"' in odd
-    assert said_of(looked()) == "largest deviation 1.5 at 20% of the usual length, a warning from 3 on"
+    assert said_of(looked()) == "largest deviation 1.5 at 20\u00a0% of the usual length, a warning from 3 on"
     assert "no limit" in said_of(looked(limit=None))
     for far in (1e3, 1e11):
         assert "nan" not in small_line(looked(largest=(1.0, far)))
