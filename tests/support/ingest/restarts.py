@@ -241,3 +241,15 @@ def told_by(record: OutputRecord) -> list[tuple[Any, ...]]:
 
 def never(_: str, __: int) -> int:
     return 0
+
+
+def choosing(data: st.DataObject) -> Callable[[str, int], int]:
+    """Return a ``choose`` by chance: bytes are drawn many at a time, since a draw of its own costs more than a step."""
+    drawn: deque[int] = deque()
+
+    def choose(_: str, n: int) -> int:
+        if not drawn:
+            drawn.extend(data.draw(st.binary(min_size=64, max_size=64)))
+        return drawn.popleft() % (n + 1)
+
+    return choose

@@ -32,7 +32,7 @@ from tests.support.ingest.boundary_cases import (
 )
 from tests.support.ingest.buffered import pending_samples
 from tests.support.ingest.ended_input import jumped, read_to_end
-from tests.support.ingest.restarts import Partition, Step, never, scripts
+from tests.support.ingest.restarts import Partition, Step, choosing, never, scripts
 from tests.support.runtime.pipeline import START_US
 
 Outcome = tuple[Counter[Cut], Counter[Late], Counter[str]]
@@ -216,7 +216,7 @@ def test_a_restart_changes_nothing(rules: BoundaryRules, crashes: int, from_star
     how: dict[str, Any] = {"from_start": from_start, "fields": fields}
     how["fill"] = data.draw(st.sampled_from(["linear", "hold"]))
     uninterrupted = Partition(limits, script, never, **how).run(0)
-    partition = Partition(limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), **how)
+    partition = Partition(limits, script, choosing(data), **how)
     assert partition.settings.boundaries == rules
     assert partition.run(crashes) == uninterrupted
 

@@ -19,7 +19,7 @@ from tests.support.ingest.assembly_cases import (
     sequence_settings,
     together,
 )
-from tests.support.ingest.restarts import Partition, Step, never, scripts
+from tests.support.ingest.restarts import Partition, Step, choosing, never, scripts
 from tests.support.ingest.tables import rows, table_of, table_settings
 from tests.support.runtime.pipeline import START_US
 
@@ -36,7 +36,7 @@ def test_a_restart_cuts_by_the_table_as_before(
     partition = Partition(
         limits,
         script,
-        lambda what, n: data.draw(st.integers(0, n), label=what),
+        choosing(data),
         from_start=from_start,
         table=batches,
     )
@@ -52,9 +52,7 @@ def test_ends_from_outside_are_repeated_where_they_were(
     if max_streams < 3:  # fewer than may come; who is refused is exact only while no stream is forgotten
         limits = limits.model_copy(update={"max_streams": max_streams, "closed_memory": 1000})
     uninterrupted = Partition(limits, script, never, from_start=from_start).run(0)
-    partition = Partition(
-        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start
-    )
+    partition = Partition(limits, script, choosing(data), from_start=from_start)
     assert partition.run(crashes) == uninterrupted
 
 
@@ -63,9 +61,7 @@ def test_a_restart_changes_nothing_where_samples_go_the_short_ways(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:
     uninterrupted = Partition(limits, script, never, from_start=from_start).run(0)
-    partition = Partition(
-        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start
-    )
+    partition = Partition(limits, script, choosing(data), from_start=from_start)
     assert partition.run(crashes) == uninterrupted
 
 
@@ -77,9 +73,7 @@ def test_a_restart_changes_nothing_where_records_hold_several_sequences(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:
     uninterrupted = Partition(limits, script, never, from_start=from_start, each=True).run(0)
-    partition = Partition(
-        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start, each=True
-    )
+    partition = Partition(limits, script, choosing(data), from_start=from_start, each=True)
     assert partition.run(crashes) == uninterrupted
 
 
@@ -92,7 +86,7 @@ def test_a_restart_finds_the_same_beginnings_where_times_restart(
     partition = Partition(
         limits,
         script,
-        lambda what, n: data.draw(st.integers(0, n), label=what),
+        choosing(data),
         from_start=from_start,
         time="relative",
     )
@@ -112,9 +106,7 @@ def test_a_restart_carries_the_same_readings_into_each_sequence(
 ) -> None:
     limits = limits.model_copy(update={"without_id": data.draw(st.sampled_from(["keep", "skip"]))})
     uninterrupted = Partition(limits, script, never, from_start=from_start, fill="hold").run(0)
-    partition = Partition(
-        limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start, fill="hold"
-    )
+    partition = Partition(limits, script, choosing(data), from_start=from_start, fill="hold")
     assert partition.run(crashes) == uninterrupted
 
 
@@ -124,5 +116,5 @@ def test_a_restart_carries_the_same_readings_where_times_restart(
 ) -> None:
     how: dict[str, Any] = {"from_start": from_start, "time": "relative", "fill": "hold"}
     uninterrupted = Partition(limits, script, never, **how).run(0)
-    partition = Partition(limits, script, lambda what, n: data.draw(st.integers(0, n), label=what), **how)
+    partition = Partition(limits, script, choosing(data), **how)
     assert partition.run(crashes) == uninterrupted

@@ -19,7 +19,7 @@ from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.testing import ManualClock
 from streamad.types import FILE_OFFSETS, Record
 from tests.support.ingest.decoded import block_in
-from tests.support.ingest.restarts import BROKEN, Partition, Step, never
+from tests.support.ingest.restarts import BROKEN, Partition, Step, choosing, never
 from tests.support.runtime.pipeline import START_US, settings_of
 
 FLAT = FieldSettings(sequence="batch", values=None, end="last")
@@ -90,7 +90,7 @@ def test_cuts_and_restarts_at_any_row_change_nothing(
         return found
 
     whole = partition(never).run(0)
-    assert partition(lambda what, n: data.draw(st.integers(0, n), label=what)).run(crashes) == whole
+    assert partition(choosing(data)).run(crashes) == whole
     for cut in whole:
         if hasattr(cut, "times"):
             places = [int(row[0]) for row in cut.rows]  # x is the row's number

@@ -10,16 +10,20 @@ import pytest
 
 from benchmarks.paper.methods import METHODS, fits, make
 from streamad.types import FloatArray
-from tests.support.detectors import ROWS, SEQUENCES, Case
+from tests.support.detectors import Case, rows, sequences
 
-CASES = {"racket_sports": SEQUENCES, "thyroid": ROWS}
+CASES = {
+    "racket_sports": Case(sequences(16), sequences(4, anomalous=True)),
+    "thyroid": Case(rows(16), rows(4, anomalous=True)),
+}
+SMALL = {"epochs": 1, "n_features": 168, "n_kernels": 20, "n_estimators": 3}
 PLACES = [(method, dataset) for method in METHODS for dataset in CASES if fits(method, dataset)]
 
 
 def scored(method: str, dataset: str, case: Case, seed: int) -> FloatArray:
-    """Return the terms of all windows after one epoch, where there are epochs."""
-    one_epoch = {"epochs": 1} if "epochs" in make(method, dataset).options_model.model_fields else {}
-    fitted = make(method, dataset, one_epoch).fit(case.normal, seed=seed, device="cpu")
+    """Return the terms of all windows after one epoch, by few features and kernels, where there are such."""
+    small = {name: SMALL[name] for name in SMALL if name in make(method, dataset).options_model.model_fields}
+    fitted = make(method, dataset, small).fit(case.normal, seed=seed, device="cpu")
     return np.concatenate([fitted.score(part.values, part.lengths) for part in case])
 
 

@@ -27,13 +27,14 @@ from benchmarks.paper.baselines.networks.other_losses import SimClr, Transformat
 from benchmarks.paper.baselines.networks.rnn import Rnn
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from tests.support.detectors import ROWS, SEQUENCES, Case
+from tests.support.detectors import ROWS, SEQUENCES, Case, sequences
 from tests.unit.models.small import PARAMETRISATIONS
 
 Make: TypeAlias = Callable[[], Any]
 
 ENCODER = {"embedding_dim": 8, "base_width": 8, "tabular_width": 16}
 DROCC = {**ENCODER, "learning_rate": 1e-2, "ascent_steps": 3}
+FEW = Case(sequences(20), sequences(4, anomalous=True))  # Python computes the features of aeon's kernels slowly
 VIEWS = {"base_width": 8, "n_transformations": 4}
 
 
@@ -70,8 +71,8 @@ LAWS: dict[str, tuple[Make, Case]] = {
     "lof rows": (LocalOutlierFactor, ROWS),
     "nearest": (NearestNeighbour, SEQUENCES),
     "nearest rows": (NearestNeighbour, ROWS),
-    "minirocket": (lambda: MiniRocketNearest(MiniRocketOptions(n_features=168)), SEQUENCES),
-    "rockad": (lambda: Rockad(RockadOptions(n_kernels=20, n_estimators=3)), SEQUENCES),
+    "minirocket": (lambda: MiniRocketNearest(MiniRocketOptions(n_features=168)), FEW),
+    "rockad": (lambda: Rockad(RockadOptions(n_kernels=6, n_estimators=3)), FEW),
 }
 
 
