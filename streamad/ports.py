@@ -29,6 +29,7 @@ __all__ = [
     "Scorer",
     "SharedSource",
     "Sink",
+    "SizedSource",
     "Source",
     "StoredMessage",
     "Subscription",
@@ -304,6 +305,14 @@ class LabelledSource(Protocol):
 
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label."""
+
+
+@runtime_checkable
+class SizedSource(Protocol):
+    """A source that knows how much of it was read, otherwise than by ``RecordBatch.end_offset``."""
+
+    def share_read(self) -> float | None:
+        """Return the share from 0 to 1, None if it is not known; for the time left, so it may be coarse."""
 
 
 @runtime_checkable

@@ -53,7 +53,7 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.recordings import PacedSource
+from streamad.runtime.recordings import MeasuredSource, PacedSource
 from streamad.settings.places import OUTPUT_ROLES
 from streamad.system.files import write_atomically, writing
 
@@ -85,7 +85,7 @@ def replay(
     ] = None,
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the figures alone.")] = False,
 ) -> None:
     """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
@@ -107,9 +107,12 @@ def replay(
     silent = quiet or as_json
 
     async def work() -> None:
-        paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
+        measured = MeasuredSource(source)
+        paced: Source = measured if factor is None else PacedSource(measured, factor, plant.clock, plant.settings)
         normal = None if truth is None else partial(_is_normal, truth)
-        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal).run(
+        report = await Monitor(
+            plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal, share=lambda: measured.share
+        ).run(
             paced,
             UnsavedCommitter(sinks),
             explain=bool(sinks) or plots is not None or not silent,
@@ -135,7 +138,7 @@ def replay(
             warnings = {} if warned is None else {"warnings": asdict(warned[0])}
             print_json({**report.as_dict(), **figures, **warnings, **certification.as_dict(), **faults, **drawn})
         else:
-            print_summary(report, rate, evaluation, warned)
+            print_summary(report, rate, evaluation, warned, is_timed=factor is not None)
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))

@@ -15,7 +15,7 @@ from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import BatchTable
-from streamad.ports import Clock, Feed, FeedRecord, RangedSource, Source
+from streamad.ports import Clock, Feed, FeedRecord, RangedSource, SizedSource, Source
 from streamad.ranges import EVERYTHING, Span
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
@@ -101,6 +101,38 @@ class PacedSource:
         return anchor[2] + round((time_us - anchor[1]) / self._speed)
 
 
+class MeasuredSource:
+    """Delivers another source's events, and tells how much of it was read."""
+
+    def __init__(self, source: Source) -> None:
+        self.options_model: type[BaseModel] = source.options_model
+        self._share = Share()
+        self._source = source
+        self._begins: dict[str, int] = {}
+
+    async def batches(self) -> AsyncIterator[SourceEvent]:
+        """Yield the other source's events."""
+        async for event in self._source.batches():
+            if isinstance(event, RecordBatch):
+                self._share.add(event, self._begins[event.partition])
+            yield event
+
+    @property
+    def share(self) -> float | None:
+        """Return a number from 0 to 1; None if it is not known."""
+        own = self._source.share_read() if isinstance(self._source, SizedSource) else None
+        return self._share.value if own is None else own
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        """Begin ``partition`` at ``offset``; the share counts from there."""
+        self._begins[partition] = begin = await self._source.seek(partition, offset)
+        return begin
+
+    async def close(self) -> None:
+        """Close the other source."""
+        await self._source.close()
+
+
 async def read_sequences(
     settings: Settings,
     source: Source,
@@ -132,20 +164,18 @@ async def read_by_partition(
     """
     decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
     intakes: dict[str, Intake] = {}
-    begins: dict[str, int] = {}
-    share = Share()
-    async for event in source.batches():
+    measured = MeasuredSource(source)
+    async for event in measured.batches():
         finished = []
         if isinstance(event, PartitionAssigned):
             intakes[event.partition] = Intake(
                 event.partition, settings, decoder, counters, seen_from_start=event.seen_from_start, table=table
             )
-            begins[event.partition] = await source.seek(event.partition, None)
+            await measured.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
             intake = intakes[event.partition]
             finished = intake.take(event, clock.now_us())
             intake.take_aside()
-            share.add(event, begins[event.partition])
         elif isinstance(event, PartitionEnded):
             intake = intakes.pop(event.partition)
             finished = intake.end_of_input(clock.now_us())
@@ -157,7 +187,7 @@ async def read_by_partition(
                 intakes[event.partition].committed(closed)
             yield event.partition, closed
         if on_progress is not None:
-            on_progress(counters, share.value)
+            on_progress(counters, measured.share)
 
 
 def cut(source: Source, span: Span, name: str) -> Source:

@@ -221,7 +221,9 @@ def test_replay_says_how_many_sequences_have_no_label_and_how_many_of_these_aler
 
 def test_replay_prints_the_same_figures_as_text(plant: CliPlant) -> None:
     report = plant("replay --labels labels.csv --json").last_json
-    said = plant("replay --labels labels.csv --quiet").out
+    quiet = plant("replay --labels labels.csv --quiet")
+    said = quiet.out
+    assert quiet.err == ""
     assert f"{report['auc']:.4f}" in said
     assert f"{report['detection_rate']:.1%} of 4 anomalous" in said
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -83,6 +83,8 @@ class FileSource:
         self._changed = asyncio.Event()
         self._closed = False
         self._interrupted = threading.Event()
+        self._sizes: dict[str, int] = {}
+        self._n_read = 0
         self._following = Following(rest, self._options, context) if self._options.follow else None
 
     @property
@@ -97,6 +99,7 @@ class FileSource:
                     yield event
             return
         for partition, files in (await asyncio.to_thread(self._partitions)).items():
+            n_before = self._n_read
             self._offered[partition] = files
             yield PartitionAssigned(partition, await asyncio.to_thread(self._is_seen_from_start, files))
             while partition not in self._seeks and not self._closed:
@@ -112,6 +115,7 @@ class FileSource:
                 finally:
                     reader.close()
                 if not self._stale(sought):
+                    self._n_read = n_before + self._sizes.get(partition, sum(self._sizes.values()))  # joined: all
                     yield PartitionEnded(sought, holds_open=self._holds_open)
             if self._closed:
                 return
@@ -181,6 +185,14 @@ class FileSource:
                     )
         return between
 
+    def share_read(self) -> float | None:
+        """Return the share of the files' bytes that was read; None if it is not known, as of sorted files."""
+        total = sum(self._sizes.values())
+        return None if self._options.sort or not total else min(1.0, self._n_read / total)
+
+    def _count(self, n_bytes: int) -> None:
+        self._n_read += n_bytes
+
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label of the selected recordings that have labels."""
         labelled = [(file.path, read) for file in self.files() if (read := file.format.labels) is not None]
@@ -233,6 +245,7 @@ class FileSource:
 
     def _partitions(self) -> dict[str, FoundFile | JoinedFiles]:
         files = self.files()
+        self._sizes = {file.partition: _size(file.path) for file in files}
         if not self._is_joined:
             return {file.partition: file for file in files}
         name = joined_name(self._rest, self._context.base_dir)
@@ -256,11 +269,11 @@ class FileSource:
         files = self._offered[partition]
         if isinstance(files, JoinedFiles):
             assert not isinstance(known, FileCursor)
-            return BatchReader(files.batches(offset, known), files.first.path, self._interrupted)
+            return BatchReader(files.batches(offset, known), files.first.path, self._interrupted, self._count)
         assert not isinstance(known, JoinedCursor)
         watch = Watch(files.path, partition, offset, known, order=self._sorting, lines=self._options.lines)
         batches = with_cursors(batched(self._records(files, offset), partition), watch)
-        return BatchReader(batches, files.path, self._interrupted)
+        return BatchReader(batches, files.path, self._interrupted, self._count)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format.name == "records":
@@ -288,3 +301,9 @@ class FileSource:
     def _is_seen_from_start(self, files: FoundFile | JoinedFiles) -> bool:
         file = files.first if isinstance(files, JoinedFiles) else files
         return file.format.name != "records" or records.is_seen_from_start(file.path, self._options, self._span)
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):  # reading it says why
+        return path.stat().st_size
+    return 0

@@ -76,7 +76,7 @@ def init(
         raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
     _refuse_sample(write_to, sample)
     form, zone = None if time_format is None else _checked(time_format), None if timezone is None else _zone(timezone)
-    with Bar("reading the sample", quiet=as_json, is_endless=True) as bar:
+    with Bar("reading the sample", quiet=as_json) as bar:
         found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone, row_period_us=_period(row_period))
         if found.losses.are_many and not force:
             if not as_json:
@@ -108,7 +108,7 @@ def _find(
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     bar.show(f"finding the fields of {raw.n_records} records")
-    layout = find_layout(raw, named, time_format, row_period_us)
+    layout = find_layout(raw, named, time_format, row_period_us, bar.each)
     _set_zone(layout, zone, native=raw.native)
     options = dict(raw.options)
     if "encoding" in options:
@@ -137,7 +137,7 @@ def _find(
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
     settings = trial_settings(layout, url, options, name, None)
-    pauses = without_set_back(layout, find_pauses(raw, settings))
+    pauses = without_set_back(layout, find_pauses(raw, settings, bar.each))
     if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
         raw = in_order
         options["sort"] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -73,10 +73,12 @@ def find_layout(
     known_names: Sequence[str] | None = None,
     time_format: str | None = None,
     row_period_us: int | None = None,
+    watched: Callable[[Collection[Column]], Iterable[Column]] = iter,
 ) -> Layout:
     """Return the layout of the sample's messages; ``time_format`` is that of its dates, if it is known.
 
-    ``row_period_us``: rows are evenly spaced samples, whatever times they have. Raises SourceError if there is no time
+    ``row_period_us``: rows are evenly spaced samples, whatever times they have. ``watched`` yields the columns while
+    they are looked at, which takes the time. Raises SourceError if there is no time
     or no channel, or if several formats read its dates.
     """
     if all(is_own(message) for message in sample.messages):
@@ -87,7 +89,7 @@ def find_layout(
     if (of_rows := chunked(messages, columns, time_format)) is not None:
         return of_rows
     if not row_period_us:
-        times = times or find_times(columns.values(), len(messages), time_format)
+        times = times or find_times(columns.values(), len(messages), time_format, watched)
     notes: list[str] = []
     rest = {path: column for path, column in columns.items() if not times or path not in times[0].paths}
     roles = _roles(found, rest)

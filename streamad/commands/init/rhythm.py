@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from streamad.messages import LateRecord
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
-from streamad.types import FinishedSequence, IntArray, RecordBatch, SampleBlock
+from streamad.types import FinishedSequence, IntArray, Record, RecordBatch, SampleBlock
 
 MAX_WINDOW = 512
 
@@ -36,9 +36,14 @@ class Pauses:
     longest_pause_us: int
 
 
-def find_pauses(sample: RawSample, settings: Settings) -> Pauses:
-    """Read the sample's times; ``gap_us`` separates the usual distances from the pauses (None: no pauses)."""
-    times = _times_by_stream(sample, settings)
+def find_pauses(
+    sample: RawSample, settings: Settings, watched: Callable[[Collection[Record]], Iterable[Record]] = iter
+) -> Pauses:
+    """Read the sample's times; ``gap_us`` separates the usual distances from the pauses (None: no pauses).
+
+    ``watched`` yields the records of a partition.
+    """
+    times = _times_by_stream(sample, settings, watched)
     lateness_us = max((_lateness_us(found) for found in times.values()), default=0)
     all_us = _distances_us(times.values())
     if not len(all_us):
@@ -57,12 +62,14 @@ def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
     return np.sort(np.concatenate(distances)) if distances else np.empty(0, dtype=np.int64)
 
 
-def _times_by_stream(sample: RawSample, settings: Settings) -> dict[tuple[str, str], list[IntArray]]:
+def _times_by_stream(
+    sample: RawSample, settings: Settings, watched: Callable[[Collection[Record]], Iterable[Record]]
+) -> dict[tuple[str, str], list[IntArray]]:
     """Return the times of each record by partition and stream."""
     times: dict[tuple[str, str], list[IntArray]] = {}
     newest_us: dict[tuple[str, str], int] = {}
     for partition, records in sample.records.items():
-        for block in blocks_of(records, sample.decoder(settings)):
+        for block in blocks_of(watched(records), sample.decoder(settings)):
             of_stream = times.setdefault((partition, block.stream), [])
             of_stream.append(_single_readings(block, newest_us.get((partition, block.stream), 0)))
             last_us = int(of_stream[-1][-1])

@@ -138,7 +138,8 @@ def run(
         elif supervised:
             err.print(worker_line(str(settings.source.options.get("instance")), report))
         else:
-            print_summary(report, settings.alerts.false_alarm_rate)
+            # What ends by itself were recordings.
+            print_summary(report, settings.alerts.false_alarm_rate, is_timed=report.interrupted)
             for line in lines_of(report.many_alerts, settings, learns=settings.learning is not None):
                 out.print(note(line))
         if not report.interrupted and (report.counters["records"] or not report.resumed):

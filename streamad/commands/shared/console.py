@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 _WIDEST = 10_000
 _SAME_STOP_S = 2.0
+_STEPS = 200
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
@@ -263,6 +264,7 @@ class Bar:
         )
         self._prints_lines = not quiet and not err.is_terminal
         self._line = ""
+        self._has_share = False
         self._task = self._progress.add_task(text, total=None)
         self._started_s = time.perf_counter()
 
@@ -284,8 +286,21 @@ class Bar:
 
     def show(self, text: str, done: float | None = None, total: float | None = 1.0, *, line: str = "") -> None:
         """Show ``text`` and the share ``done`` of ``total`` (None: unknown); print a new ``line`` if no terminal."""
-        total = None if done is None else total
-        self._progress.update(self._task, description=text, completed=done or 0.0, total=total)
+        if done is None and self._has_share:  # a task forgets its total only by its end
+            self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(text, total=None)
+        self._has_share = done is not None
+        of = total if self._has_share else None
+        self._progress.update(self._task, description=text, completed=done or 0.0, total=of)
         if self._prints_lines and line not in ("", self._line):
             self._line = line
             err.print(line)
+
+    def each(self, items: Collection[T]) -> Iterator[T]:
+        """Yield ``items``; show which share of them was taken, with the text that stands there."""
+        step = max(1, len(items) // _STEPS)
+        self._has_share = True
+        for number, item in enumerate(items):
+            if number % step == 0:
+                self._progress.update(self._task, completed=number, total=len(items))
+            yield item

@@ -133,6 +133,13 @@ def event_printer(plant: Plant) -> Callable[[Event], None]:
     return lambda event: err.print(event_line(event, names_model=names_model))
 
 
+def shown_events(plant: Plant, *, quiet: bool, is_service: bool) -> Callable[[Event], None] | None:
+    """Return what prints the events of a run; None: they go to the log, as those of a service do."""
+    if is_service:
+        return event_printer(plant) if err.is_terminal else None
+    return (lambda _: None) if quiet else event_printer(plant)
+
+
 @contextmanager
 def calm_garbage_collector() -> Iterator[None]:
     """Exclude from garbage collection what a long run never frees: modules, the model, the config.
@@ -205,6 +212,7 @@ class Monitor:
     one of several workers, and ends with its supervisor. ``watcher`` is told of every judged sequence and attribution.
     ``beside`` is entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of
     these alone tell whether the plant differs from its training. ``learner`` makes the learner that the run starts.
+    ``share``: of a finite source, how much of it was read.
     """
 
     def __init__(
@@ -219,6 +227,7 @@ class Monitor:
         beside: Beside | None = None,
         normal: Callable[[Verdict], bool] | None = None,
         learner: Callable[[Emit], Learning] | None = None,
+        share: Callable[[], float | None] | None = None,
     ) -> None:
         self._supervised = supervised
         self._watcher = watcher
@@ -226,8 +235,7 @@ class Monitor:
         self._plant = plant
         self._quiet = quiet
         self._keeps_verdicts = keeps_verdicts
-        on_event = event_printer(plant) if err.is_terminal or not learns else None  # a service's go to its log
-        self._events = EventLog(plant.settings.name, plant.clock, on_event)
+        self._events = EventLog(plant.settings.name, plant.clock, shown_events(plant, quiet=quiet, is_service=learns))
         self._learning = self._serving_of(learner) if learns else None
         self._is_of_plant = learns
         self._normal = normal
@@ -238,7 +246,8 @@ class Monitor:
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
         self._lines = AlertLines()
         # Several workers would overwrite each other's line.
-        self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=True)
+        self._share = share
+        self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=share is None)
 
     def _serving_of(self, learner: Callable[[Emit], Learning] | None) -> Serving | None:
         """Return what keeps the models of this run up to date, None if nothing learns."""
@@ -379,15 +388,23 @@ class Monitor:
             await self._plant.clock.sleep(_PROGRESS_S)
 
     def _show(self, counters: Counters, progress: str) -> None:
-        verdicts = counters.verdicts
+        verdicts, n_ended = counters.verdicts, counters.sequences.total()
         if verdicts["normal"] or verdicts["anomalous"]:
             n_judged = verdicts.total() - verdicts["learning"]
             judged = f"{count(n_judged, 'sequence')} judged, {count(counters.alerts, 'alert')}"
         elif verdicts or progress:  # there was no model so far
             judged = f"{count(verdicts.total(), 'sequence')}, none judged yet"
+        elif n_ended:
+            judged = f"judging the first {count(n_ended, 'sequence')}"
         else:
             return
-        self._bar.show(", ".join(part for part in (judged, progress) if part))
+        text = ", ".join(part for part in (judged, progress) if part)
+        share = None if self._share is None else self._share()
+        if not share:
+            self._bar.show(text)
+            return
+        # As many sequences as ended so far lie in the share that was read.
+        self._bar.show(text, verdicts.total(), max(n_ended / share, verdicts.total()))
 
     def _on_judged(self, judged: JudgedSequence, latency_us: int) -> None:
         verdict, alert = judged.verdict, judged.alert

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 from io import StringIO
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from msgspec import structs
@@ -12,7 +14,7 @@ from rich.console import Console
 
 from streamad.commands.shared import monitor
 from streamad.commands.shared.figures.report import RunReport, print_summary
-from streamad.commands.shared.monitor import AlertLines, alert_line, attribution_line, event_line
+from streamad.commands.shared.monitor import AlertLines, alert_line, attribution_line, event_line, shown_events
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import (
     Alert,
@@ -27,6 +29,7 @@ from streamad.messages import (
     WarningRef,
 )
 from streamad.partition_progress import Debt
+from streamad.plant import Plant
 from streamad.telemetry.metrics import Counters, LearningCounters, ServedCounters
 from tests.support.runtime.pipeline import until
 
@@ -196,6 +199,18 @@ def test_an_event_names_its_model_if_there_are_several(names_model: bool, messag
     assert str(event_line(event, names_model=names_model)) == line
 
 
+@pytest.mark.parametrize(("quiet", "is_service", "n_lines"), [(False, False, 1), (True, False, 0), (False, True, None)])
+def test_a_quiet_replay_prints_no_event_and_a_service_logs_it(
+    *, quiet: bool, is_service: bool, n_lines: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant = cast("Plant", SimpleNamespace(settings=SimpleNamespace(models=None)))
+    show = shown_events(plant, quiet=quiet, is_service=is_service)
+    assert (show is None) == (n_lines is None)
+    if show is not None:
+        show(Event(kind="drift", message="the plant moves", model=MODEL, created_at=NOW))
+        assert len(capsys.readouterr().err.splitlines()) == n_lines
+
+
 @pytest.mark.parametrize(
     ("n", "said"),
     [(1, "1 drift, 1 training, 1 promotion, 1 swap"), (2, "2 drifts, 2 trainings, 2 promotions, 2 swaps")],
@@ -204,7 +219,7 @@ def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.Capture
     learned = LearningCounters(drifts=n, trainings=n, promotions=n)
     served = ServedCounters(version="0002", swaps=n, learned=learned)
     counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
 
@@ -214,7 +229,7 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 ) -> None:
     learning = {"default": asdict(ServedCounters(version="0002", swaps=n))}
     counters = Counters().as_dict() | {"learning": learning}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert said in shown
     assert ("swaps" in shown) == (n > 0)
@@ -224,8 +239,16 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
     served = ServedCounters(learned=LearningCounters(trainings=3, failed=2))
     counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
     assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_the_summary_gives_the_time_to_the_decision_only_where_records_came_when_they_were_due(
+    *, is_timed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_summary(RunReport(Counters().as_dict(), 1.0, "default", [500_000_000], []), 0.02, is_timed=is_timed)
+    assert ("decision after the end" in capsys.readouterr().out) == is_timed
 
 
 def test_an_attribution_that_names_no_channel_says_so() -> None:

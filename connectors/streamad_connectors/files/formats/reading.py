@@ -38,6 +38,7 @@ Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterato
 
 
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+_on_bytes: ContextVar[Callable[[int], None] | None] = ContextVar("on_bytes", default=None)
 
 
 class _InterruptedRead(Exception):  # noqa: N818 - a signal
@@ -70,7 +71,10 @@ class _Pieces(io.RawIOBase):
         stop = _stop.get()
         if stop is not None and stop.is_set():
             raise _InterruptedRead
-        return cast("io.BufferedIOBase", self._inner).readinto(buffer)
+        n_read = cast("io.BufferedIOBase", self._inner).readinto(buffer)
+        if (on_bytes := _on_bytes.get()) is not None and n_read and not self.is_packed:
+            on_bytes(n_read)
+        return n_read
 
     def close(self) -> None:
         self._inner.close()
@@ -98,13 +102,21 @@ def skip_hole(handle: BinaryIO) -> int:
 
 
 class BatchReader:
-    """Reads batches in a thread, so that a slow disk does not block the event loop; small ones some at a time."""
+    """Reads batches in a thread, so that a slow disk does not block the event loop; small ones some at a time.
+
+    ``on_bytes`` is told there of bytes that were read of a file of text that is not packed.
+    """
 
     def __init__(
-        self, batches: Generator[RecordBatch, None, None], path: Path, interrupted: threading.Event | None = None
+        self,
+        batches: Generator[RecordBatch, None, None],
+        path: Path,
+        interrupted: threading.Event | None = None,
+        on_bytes: Callable[[int], None] | None = None,
     ) -> None:
         self._batches = batches
         self._path = path
+        self._on_bytes = on_bytes
         self._interrupted = interrupted or threading.Event()
         self._ahead: deque[RecordBatch] = deque()
         self._failure: BaseException | None = None
@@ -139,6 +151,7 @@ class BatchReader:
         """Read until there are the records of one batch; an error comes after the batches before it."""
         records = size = 0
         _stop.set(self._interrupted)
+        _on_bytes.set(self._on_bytes)
         try:
             while records < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES and len(self._ahead) < _MOST_AHEAD:
                 batch = next(self._batches, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
@@ -41,18 +41,24 @@ _LONGEST_COUNT = 1e9
 _FEWEST_STEPS = 20
 
 
-def find_times(columns: Collection[Column], n_messages: int, wanted: str | None = None) -> list[TimeField]:
+def find_times(
+    columns: Collection[Column],
+    n_messages: int,
+    wanted: str | None = None,
+    watched: Callable[[Collection[Column]], Iterable[Column]] = iter,
+) -> list[TimeField]:
     """Return the fields that may hold the event time, the likeliest first; [] if there is none.
 
     ``wanted`` is the format of its dates, if it is known. Dates in one field and times of day in another are read
-    together. Raises SourceError if fields look like times but cannot be read, or if several formats read the dates.
+    together. ``watched`` yields the columns. Raises SourceError if fields look like times but cannot be read, or if
+    several formats read the dates.
     """
     split = join_split(columns)
     columns = split.columns
     ranked: list[tuple[int, TimeField]] = []
     unread: Column | None = None
     streams = [column for column in columns if id_hints(column.path) & STREAM and not column.is_numeric]
-    for column in columns:
+    for column in watched(columns):
         if len(column) < 0.9 * n_messages or not column.values or (len(column) > 1 and not column.varies):
             continue
         found = _of_format(column, wanted) if wanted is not None else _readings(column, streams)

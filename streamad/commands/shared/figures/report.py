@@ -31,10 +31,13 @@ def print_summary(
     configured_rate: float,
     evaluation: Evaluation | None = None,
     warned: tuple[WarningFigures, float] | None = None,
+    *,
+    is_timed: bool,
 ) -> None:
     """Print the figures of a run and, with labels, its detection and false-alarm rates.
 
-    ``warned``: the figures of its warnings, and their configured rate.
+    ``warned``: the figures of its warnings, and their configured rate. ``is_timed``: records came when they were due.
+    Of recordings read as fast as possible, the time from the end to the decision is that of a queue: it is left out.
     """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
@@ -50,7 +53,7 @@ def print_summary(
     if warned is not None:
         add_warnings(table, *warned)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
-    if latency is not None and slowest is not None:
+    if is_timed and latency is not None and slowest is not None:
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")

@@ -21,6 +21,7 @@ from streamad.errors import SourceError
 from streamad.ingest.record_times import times_for
 from streamad.plant import Plant
 from streamad.plugins import ConnectorContext, RecordTimes, connect_source
+from streamad.ports import SizedSource
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
 from streamad_connectors.files.formats import sorting
@@ -102,11 +103,13 @@ def context_of(folder: Path, **decode: object) -> ConnectorContext:
 
 async def read(url: str, context: ConnectorContext, **options: object) -> list[tuple[int, object]]:
     source = connect_source(url, options, context)
+    assert isinstance(source, SizedSource)
     found: list[tuple[int, object]] = []
     async for event in source.batches():
         if isinstance(event, PartitionAssigned):
             await source.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
+            assert (source.share_read() is None) == bool(options.get("sort"))  # sorting reads the file first
             found += [(record.offset, msgspec.msgpack.decode(record.value)) for record in event.records]
         else:
             assert isinstance(event, PartitionEnded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from streamad.errors import ConfigError, SourceError
+from streamad.ports import SizedSource
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 from tests.support.files import read, read_one, source
 
@@ -232,3 +234,35 @@ async def test_a_path_of_an_unknown_user(path: str, tmp_path: Path) -> None:
 async def test_a_path_that_no_file_can_have(path: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError):
         await read_one(path, tmp_path)
+
+
+async def shares(url: str, folder: Path) -> list[float | None]:
+    """Return the share that was read after each batch with records, and at the end."""
+    made = cast(SizedSource, source(url, folder))
+    found = []
+    async for event in made.batches():
+        if isinstance(event, PartitionAssigned):
+            await made.seek(event.partition, None)
+        elif isinstance(event, RecordBatch) and event.records:
+            found.append(made.share_read())
+    await made.close()
+    return [*found, made.share_read()]
+
+
+@pytest.mark.parametrize("url", ["in", "in?files=joined"])
+async def test_the_share_that_was_read_grows_to_one(url: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / "in" / f"{name}.jsonl", *(f'{{"x": "{"0" * 1_000}"}}' for _ in range(2_000)))
+    found = await shares(url, tmp_path)
+    assert len(found) > 4
+    assert found == sorted(found)
+    assert 0 < found[0] < 0.5
+    assert found[-1] == 1.0
+
+
+async def test_the_share_of_packed_files_grows_by_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        path = tmp_path / "in" / f"{name}.jsonl.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(b"{}\n" * 10))
+    assert await shares("in", tmp_path) == [0.0, 0.5, 1.0]
