@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from streamad.errors import StreamadError
+from streamad.errors import StreamadError, UsageError
 from streamad.judge.envelope import Clock
 from streamad.language import LANGUAGES, asking, gettext
 from streamad.pictures.drawing import has_plots
@@ -34,7 +34,7 @@ from streamad.web.http.spoken import Spoken
 from streamad.web.pages.compare import compare
 from streamad.web.pages.layout import Frame, page, sentence_page
 from streamad.web.pages.models import models
-from streamad.web.pages.now import alerts, now
+from streamad.web.pages.now import HEIGHT, alerts, now
 from streamad.web.pages.running import running
 from streamad.web.pages.sequence import csv, png, sequence
 from streamad.web.pages.stream import stream, streams
@@ -44,6 +44,7 @@ from streamad.web.shared import Shared
 from streamad.web.site import Site
 from streamad.web.store.view import Place
 from streamad.web.store.view_file import ViewError
+from streamad.web.store.wanted import Wanted
 
 _STATIC: Final = {
     "streamad.css": "text/css; charset=utf-8",
@@ -124,7 +125,11 @@ class _Handlers:
         self._site = site
         self._acting = Acting(site.plant, site.view)
         self._drawing = asyncio.Lock()  # one picture at a time: each takes a second of a core, and memory
-        self._now = {each: Shared(self._made_now, lambda: site.changes.state) for each in LANGUAGES}
+        self._now = {
+            (language, order): Shared(partial(self._made_now, order), lambda: site.changes.state)
+            for language in LANGUAGES
+            for order in ("", HEIGHT)
+        }
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]
@@ -138,18 +143,27 @@ class _Handlers:
         return HTMLResponse(page(frame, title, place, content), headers={"cache-control": "no-store"})
 
     async def now(self, request: Request) -> Response:
-        change, content = await self._now[asking().language].get()
+        order = HEIGHT if request.query_params.get("order", "") == HEIGHT else ""
+        change, content = await self._now[asking().language, order].get()
         frame = replace(self._frame(request), change=change)
         return HTMLResponse(page(frame, gettext("Now"), "/", content), headers={"cache-control": "no-store"})
 
-    def _made_now(self) -> tuple[str, Markup]:
+    def _made_now(self, order: str) -> tuple[str, Markup]:
         """Return how far the view was read, and the content of Now, the same for all who read a language."""
         change = self._site.view.mark
-        return change, now(self._site)
+        return change, now(self._site, order)
 
     async def alerts(self, request: Request) -> Response:
-        unjudged = request.query_params.get("state") == "new"
-        return await self._page(request, "Alerts", "/", alerts, unjudged, _place(request))
+        given = dict(request.query_params)
+        wanted: Wanted | str
+        try:
+            wanted = Wanted.of(given, self._site.zone)
+        except UsageError as error:
+            wanted = str(error)
+        me = request.scope["person"].name
+        answer = await self._page(request, "Alerts", "/", alerts, given, wanted, _place(request), me)
+        answer.status_code = 422 if isinstance(wanted, str) else 200
+        return answer
 
     async def warnings(self, request: Request) -> Response:
         return await self._page(request, "Warnings", "/", warnings, _place(request))

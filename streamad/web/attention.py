@@ -18,7 +18,8 @@ from streamad.web.pages.models import overdue_text
 from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
 from streamad.web.rendering import count, duration
 from streamad.web.site import Site
-from streamad.web.store.alerts import ANY, UNJUDGED
+from streamad.web.store.alerts import ANY, UNJUDGED, Limit
+from streamad.web.store.questions import NEVER
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 LANES, INBOX = 1_200, 30
@@ -59,16 +60,28 @@ class Attention:
         later = self._view.latest(LANES, since_us=until_us + 1, until_us=near_us) if near_us > until_us else []
         return [*later, *usual][:LANES]
 
-    def inbox(self, now_us: int) -> list[SeenSequence]:
-        """Return alerts that nobody has judged, the newest first, then judged ones; few from the future."""
+    def inbox(self, now_us: int, limits: Sequence[Limit] | None = None) -> list[SeenSequence]:
+        """Return alerts that nobody has judged, then judged ones; few from the future.
+
+        The newest come first; with ``limits`` those that lie highest above them.
+        """
         until_us = now_us + SKEW_US
         found: dict[str, SeenSequence] = {}  # by id: what waits for a person comes first
         for wanted in (UNJUDGED, ANY):
             for one in self._view.inbox(_FROM_FUTURE, since_us=until_us + 1, wanted=wanted):
                 found.setdefault(one.id, one)
-            for one in self._view.inbox(INBOX, until_us=until_us, wanted=wanted):
+            for one in self._view.inbox(INBOX, until_us=until_us, wanted=wanted, limits=limits):
                 found.setdefault(one.id, one)
         return [remarked(one, now_us) for one in list(found.values())[:INBOX]]
+
+    def first(self, latest: Sequence[SeenSequence], now_us: int, limits: Sequence[Limit]) -> SeenSequence | None:
+        """Return the alert to open first: the highest that nobody has judged, of the time shown if there is any."""
+        begins = [one.end_us for one in latest if one.end_us is not None]
+        for since_us in (min(begins), -NEVER) if begins else ():
+            found = self._view.inbox(1, since_us=since_us, until_us=now_us + SKEW_US, wanted=UNJUDGED, limits=limits)
+            if found:
+                return found[0]
+        return None
 
     def events(self, now_us: int, since_us: int) -> list[SeenEvent]:
         """Return events, few from the future, the newest first."""

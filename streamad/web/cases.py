@@ -12,8 +12,11 @@ from streamad.outputs.cases import Case, Normal, Normals, courses_of_message
 from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.types import from_us
+from streamad.web.store.alerts import Limit
 from streamad.web.store.questions import ContentError
 from streamad.web.store.view import SeenSequence, View
+
+_MOST_LIMITS = 1_000
 
 
 class Cases:
@@ -22,6 +25,7 @@ class Cases:
     def __init__(self, plant: Plant, view: View) -> None:
         self._plant, self._view = plant, view
         self.normals = Normals(plant)
+        self._limits: dict[tuple[str, str, float], float] = {}
 
     def of(self, one: SeenSequence) -> tuple[Case, Normal]:
         """Return what is known of a sequence, and what its model knows of normal ones."""
@@ -33,6 +37,33 @@ class Cases:
         except (ContentError, ValueError) as error:
             missing = f"No curve: {error}."
         return Case(facts, self._attribution(one, facts), courses, missing), self.normals.of(facts)
+
+    def limits(self) -> list[Limit]:
+        """Return from which score on each version of the alerts raised them, where that is known and above 0."""
+        needed = self._view.limits_needed()
+        found = ((each, self._limit(*each)) for each in needed)
+        return [Limit(*each, score) for each, score in found if score is not None]
+
+    def times(self, one: SeenSequence) -> float | None:
+        """Return how many times its threshold a score is; None if that is not known, or no measure of height."""
+        rate = self._plant.settings.alerts.false_alarm_rate if one.rate is None else one.rate
+        if one.model is None or one.version is None or one.score is None or not 0 < one.score < math.inf:
+            return None
+        limit = self._limit(one.model, one.version, rate)
+        return None if limit is None else one.score / limit
+
+    def _limit(self, model: str, version: str, rate: float) -> float | None:
+        """Return the lowest score that alerts, kept once known; None if it is unknown, or not above 0."""
+        key = model, version, rate
+        if key not in self._limits:
+            calibration = self.normals.of_model(ModelRef(model, version), rate).calibration
+            if calibration is None:
+                return None
+            if len(self._limits) > _MOST_LIMITS:
+                self._limits.clear()
+            self._limits[key] = calibration.alert_score(rate)
+        limit = self._limits.get(key, math.inf)
+        return limit if 0 < limit < math.inf else None
 
     def _attribution(self, one: SeenSequence, facts: Facts) -> Attribution | None:
         """Return the attribution of an alert, None if none was read; a damaged one gives no reasons and says so."""

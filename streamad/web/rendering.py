@@ -112,6 +112,13 @@ def digits(value: float | None, n: int) -> str:
     return "" if value is None or not math.isfinite(value) else numeral(f"{value:.{n}g}")
 
 
+def times_text(times: float | None) -> str:
+    """Return how many times its threshold a score is; "" if that is not known."""
+    if times is None:
+        return ""
+    return numeral(f"{times:.2f}" if times < 2 else f"{times:.1f}" if times < 10 else f"{times:.0f}")
+
+
 def duration(seconds: float) -> str:
     """Return a time for people: 40 s, 12 min, 3 h, 2 days, 73 years."""
     for limit, size, unit in _STEPS:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import tzinfo
+from zoneinfo import ZoneInfo
 
 from streamad.errors import StreamadError
 from streamad.learn.parts import registry_of
 from streamad.plant import Plant
 from streamad.web.access import Access
 from streamad.web.cases import Cases
+from streamad.web.charts.thumbnails import Thumbnails
 from streamad.web.http.changes import Changes
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
@@ -32,11 +35,17 @@ class Site:
         self.access, self.changes = access, changes
         self.registry = registry_of(plant)
         self.cases = Cases(plant, view)
+        self.thumbnails = Thumbnails(self.cases, plant.clock)
 
     @property
     def rate(self) -> float:
         """Return the configured false-alarm rate."""
         return self.plant.settings.alerts.false_alarm_rate
+
+    @property
+    def zone(self) -> tzinfo:
+        """Return the time zone of the plant, in which people write dates."""
+        return ZoneInfo(self.plant.settings.decode.timezone or "UTC")
 
     @property
     def learns(self) -> bool:

@@ -20,7 +20,7 @@ from streamad.web.access import Level
 from streamad.web.charts import curves
 from streamad.web.charts.scores import score_strip
 from streamad.web.pages.warned import said_of
-from streamad.web.rendering import rendered
+from streamad.web.rendering import rendered, times_text
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
@@ -57,6 +57,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         clock=clock,
         headline=headline(facts, attribution),
         score_line=score_line(facts),
+        times=times_text(site.cases.times(one)),
         time=when(facts),
         said=_SAID.get(said),
         warning=warning,

@@ -82,6 +82,11 @@ def banner_of(rows: Sequence[Warned]) -> list[tuple[str, str]]:
     return [(f"{count(len(running), 'running sequence')} {verb} the normal course", f"{', '.join(named)} (Warnings)")]
 
 
+def first_running(rows: Sequence[Warned]) -> Warned | None:
+    """Return the warned sequence that still runs and is the least usual, None if none runs."""
+    return min((each for each in rows if each.is_open), key=lambda each: each.seen.p_value, default=None)
+
+
 def warnings(site: Site, behind: Place | None) -> Markup:
     """Return the content of the page of all warnings, the newest first, a portion of it."""
     found = site.view.warnings(_PAGE + 1) if behind is None else site.view.warnings(_PAGE + 1, behind=behind.values)

@@ -23,7 +23,8 @@ async function renew() {
   const scrolled = [...old.querySelectorAll(boxes)].map((each) => [each.scrollLeft, each.scrollTop]);
   const told = new Set(kinds(old));
   const focus = path(document.activeElement, old);
-  const written = [...old.querySelectorAll("input:not([type=hidden])")].filter((each) => each.value !== each.defaultValue);
+  const fields = [...old.querySelectorAll("input:not([type=hidden]), select")];
+  const written = fields.filter((each) => each.value !== (each.defaultValue ?? each.dataset.value));
   const values = written.map((each) => [path(each, old), each.value]);
   // What was read out once is not read out again: of the banner only what is new, and of an answer nothing.
   for (const said of fresh.querySelectorAll(".said")) said.removeAttribute("role");
@@ -49,7 +50,7 @@ function kinds(page) {
 
 function isTyping() {
   const typed = document.activeElement;
-  return Boolean(typed && typed.matches("input, textarea") && typed.value);
+  return Boolean(typed && typed.matches("input, textarea, select") && typed.value);
 }
 
 function path(element, within) {

@@ -6,28 +6,39 @@ from collections import Counter
 
 import pytest
 
-from streamad.web.pages.now import budget_text
+from streamad.web.pages.now import Budget, budget_of
 from streamad.web.pages.trust import precision
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("given", "is_more", "text"),
     [
-        ((0, 0, 0.02, 99), "0 alerts in the last 0 judged sequences."),
+        ((0, 0, 0.02, 99), False, "0 alerts in the last 0 judged sequences."),
         (
-            (1, 1, 0.02, None),
-            "1 alert in the last 1 judged sequence. "
-            "If all were normal, 2 % of them would be false alarms: 0.02 on average.",
+            (1, 1, 0.02, None), False,
+            "1 alert in the last 1 judged sequence; if all were normal, a rate of 2 % gives 0.02 on average.",
         ),
         (
-            (40, 11, 0.02, 99),
-            "11 alerts in the last 40 judged sequences. "
-            "If all were normal, 2 % of them would be false alarms: 0.8 on average, by chance 0 to 3.",
+            (40, 4, 0.02, 99), True,
+            "4 alerts in the last 40 judged sequences, where chance gives 0.8 (0 to 3) at a rate of 2 % "
+            "if all are normal",
+        ),
+        (
+            (40, 3, 0.02, 99), False,
+            "3 alerts in the last 40 judged sequences: as many as chance gives if all are normal "
+            "(0 to 3, 0.8 on average at a rate of 2 %).",
+        ),
+        (
+            (1000, 1, 0.02, 999), False,
+            "1 alert in the last 1000 judged sequences: fewer than chance gives if all are normal "
+            "(9 to 34, 20 on average at a rate of 2 %).",
         ),
     ],
-)
-def test_alerts_stand_beside_the_false_alarms_of_the_rate(given: tuple[int, int, float, int | None], text: str) -> None:
-    assert budget_text(*given) == text
+)  # fmt: skip
+def test_alerts_stand_beside_those_of_chance_and_more_are_said_to_be_more(
+    given: tuple[int, int, float, int | None], is_more: bool, text: str
+) -> None:
+    assert budget_of(*given) == Budget(is_more, text)
 
 
 @pytest.mark.parametrize(
