@@ -33,7 +33,7 @@ COMMANDS = {
     "alerts": "streamad.commands.alerts",
     "explain": "streamad.commands.explain.command",
     "report": "streamad.commands.report.command",
-    "web": "streamad.commands.web",
+    "web": "streamad.commands.web.command",
     "notify": "streamad.commands.notify",
     "topics": "streamad.commands.topics",
 }

@@ -18,7 +18,7 @@ from streamad.settings.fields import ConfigSection, Duration, Name, SecretSource
 
 DEFAULT_PORT = 9464
 Level = Literal["viewer", "operator", "engineer"]
-_LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
+LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _DAY_US = 86_400_000_000
 _MINUTE_US = 60_000_000
 _FIRST_PRINTABLE = 33
@@ -131,20 +131,42 @@ class ProxySettings(ConfigSection):
     """Groups that may act on models, too (with `web.allow: models`)."""
 
 
+class TlsSettings(ConfigSection):
+    """What the page needs to serve https by itself."""
+
+    certificate_file: Path
+    """File of the certificate, with those of its issuers (PEM)."""
+    key_file: Path
+    """File of its private key (PEM, without a password)."""
+
+
 class AuthSettings(ConfigSection):
     """Who may open the page."""
+
+    users: Path | None = None
+    """File of those who log in with a password (`streamad web user add` makes it); null: whoever has the link."""
+    idle: Duration = Field(default=43_200_000_000, ge=60_000_000)
+    """After so long without use people must log in again; a page that renews by itself is no use."""
+    session: Duration = Field(default=604_800_000_000, ge=60_000_000)
+    """After so long people must log in again in any case."""
 
     token: TokenSettings | None = None
     """A token for programs; null: none."""
     proxy: ProxySettings | None = None
     """A proxy that names the users; null: whoever has the printed link."""
 
+    @model_validator(mode="after")
+    def _one_way(self) -> AuthSettings:
+        if self.users is not None and self.proxy is not None:
+            raise ValueError("people log in at the proxy or with a password: leave out either proxy or users")
+        return self
+
 
 class WebSettings(ConfigSection):
     """The page that `streamad web` serves."""
 
     host: str = "127.0.0.1"
-    """Address to listen at; another than this machine's needs `web.auth.proxy`."""
+    """Address to listen at; another than this machine's needs `web.auth.users` or `web.auth.proxy`."""
     port: int = Field(default=8484, ge=0, le=65_535)
     """Port to listen at; 0: any free one."""
     hosts: tuple[str, ...] = ()
@@ -161,15 +183,18 @@ class WebSettings(ConfigSection):
     """Language of the page; auto: the one that the browser prefers."""
     allow: Literal["judging", "models"] = "judging"
     """What may be done on the page: judge alerts, or also promote, decline, roll back and relearn."""
+    tls: TlsSettings | None = None
+    """Certificate and key, to serve https; null: http."""
     auth: AuthSettings = AuthSettings()
     """Who may open the page."""
 
     @model_validator(mode="after")
     def _closed(self) -> WebSettings:
-        if self.host not in _LOCAL and self.auth.proxy is None:
+        if self.host not in LOCAL_HOSTS and self.auth.proxy is None and self.auth.users is None:
             raise ValueError(
-                f"host {self.host} lets other machines in: set web.auth.proxy (a proxy that authenticates people), or "
-                "leave host out and reach the page through an SSH tunnel"
+                f"host {self.host} lets other machines in: set web.auth.users (people log in with a password) or "
+                "web.auth.proxy (a proxy that authenticates them), or leave host out and reach the page through an SSH "
+                "tunnel"
             )
         return self
 

@@ -96,15 +96,19 @@ def held_files(settings: Settings, base_dir: Path) -> dict[Path, str]:
     """Return the files of secrets, TLS keys and certificates, links resolved, with the keys of the config.
 
     In the options of source and sinks, and of receivers of notices, they are what a key such as ``key_file`` or
-    ``{file: PATH}`` names; beside them the token of the page.
+    ``{file: PATH}`` names; beside them those of the page.
     """
+    web = settings.web
     options: dict[str, Any] = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
+    options["web.tls"] = {} if web.tls is None else web.tls.model_dump(mode="json")
     for number, receiver in enumerate(settings.notify.receivers):
         options[f"notify.receivers.{number}"] = receiver.model_dump(mode="json", exclude_none=True)
     named = ((key, path) for where, given in options.items() for key, path in _named_files(where, given))
     held = {_real(base_dir / path): key for key, path in named}
-    if settings.web.auth.token is not None:
-        held[_real(base_dir / settings.web.auth.token.file)] = "web.auth.token.file"
+    if web.auth.token is not None:
+        held[_real(base_dir / web.auth.token.file)] = "web.auth.token.file"
+    if web.auth.users is not None:
+        held[_real(base_dir / web.auth.users)] = "web.auth.users"
     return held
 
 

@@ -1,6 +1,7 @@
-"""Who may see and do what: hosts, tokens, a proxy's headers, roles, and the origin of what is posted.
+"""Who may see and do what: hosts, tokens, sessions, a proxy's headers, roles, and the origin of what is posted.
 
-Closed by default: only addresses of this machine, and only browsers that opened the printed link.
+Closed by default: only addresses of this machine, and only browsers that opened the printed link. Where a file of users
+or a proxy says who people are, the link lets nobody in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 from streamad.settings.outputs import ProxySettings
+from streamad.web.login.door import Door, Shut
 
 TOKEN: Final = "token"
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -33,10 +35,11 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks: the name that marks bear, and the level."""
+    """Who asks: the name that marks bear, and the level; ``has_session``: who can log out."""
 
     name: str
     level: Level
+    has_session: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Refusal:
 class Access:
     """Decides on requests. ``local`` is the person who opened the printed link, ``machines`` the one with a token file.
 
-    ``secret`` is what the printed link holds; the cookie is derived from it, so that it is never sent again.
+    ``secret`` is what the printed link holds; the cookie is derived from it, so that it is never sent again. With a
+    ``door`` people log in, and the cookie holds the token of a session.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class Access:
         local: Person,
         machines: Mapping[str, Person],
         proxy: ProxySettings | None,
+        door: Door | None = None,
     ) -> None:
+        self.door = door
         self._secret = secret
         self._hosts = hosts
         self._local = local
@@ -85,8 +91,8 @@ class Access:
         return hmac.new(self._secret.encode(), b"cookie", hashlib.sha256).hexdigest()
 
     def is_link(self, token: str) -> bool:
-        """Return whether ``token`` is the printed link's."""
-        return self._proxy is None and hmac.compare_digest(token.encode(), self._secret.encode())
+        """Return whether ``token`` is the printed link's, and lets in."""
+        return self._proxy is None and self.door is None and hmac.compare_digest(token.encode(), self._secret.encode())
 
     def host_refusal(self, host: str) -> Refusal | None:
         """Return why a request to ``host`` is refused: a foreign name may be an attack by DNS rebinding."""
@@ -95,16 +101,38 @@ class Access:
         known = ", ".join(sorted(self._hosts))
         return Refusal(403, f"this page does not answer to the name {host[:80]!r}, only to {known} (web.hosts)")
 
-    def person(self, *, client: str | None, headers: Mapping[str, str], cookie: str | None) -> Person | Refusal:
-        """Return who asks, or why the request is refused. ``client`` is the address that the request came from."""
+    def person(
+        self, *, client: str | None, headers: Mapping[str, str], cookie: str | None, is_use: bool = True
+    ) -> Person | Refusal:
+        """Return who asks, or why the request is refused. ``client`` is the address that the request came from.
+
+        ``is_use``: it is no page that renews by itself.
+        """
         if self._proxy is not None:
             return self._of_proxy(self._proxy, client, headers)
-        if cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode()):
-            return self._local
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (person := self._machines.get(_digest(token.strip()))) is not None:
             return person
+        if self.door is not None:
+            return self._of_session(self.door, cookie, is_use=is_use)
+        if cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode()):
+            return self._local
         return Refusal(403, "open the link that `streamad web` printed: it holds the token that this browser lacks")
+
+    def _of_session(self, door: Door, cookie: str | None, *, is_use: bool) -> Person | Refusal:
+        found = None if cookie is None else door.user(cookie, is_use=is_use)
+        if found is None:
+            return Refusal(401, "log in to see this page")
+        if isinstance(found, Shut):
+            return Refusal(found.status, found.why)
+        name, user = found
+        return Person(name, Level[user.role.upper()], has_session=True)
+
+    def is_still(self, person: Person, cookie: str | None) -> bool:
+        """Return whether ``person`` may go on with an answer that does not end."""
+        if self.door is None or not person.has_session:
+            return True
+        return isinstance(self._of_session(self.door, cookie, is_use=False), Person)
 
     def _of_proxy(self, proxy: ProxySettings, client: str | None, headers: Mapping[str, str]) -> Person | Refusal:
         try:
@@ -126,12 +154,25 @@ class Access:
 
     def post_refusal(self, *, origin: str | None, host: str, person: Person, needs: Level) -> Refusal | None:
         """Return why ``person`` may not post from ``origin`` to ``host``: another site, or a level too low."""
-        if origin is None or origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
-            return Refusal(403, "the form was not sent by this page (its Origin is another), so nothing was changed")
+        if (refusal := origin_refusal(origin, host)) is not None:
+            return refusal
         if person.level < needs:
             wanted, own = needs.name.lower(), person.level.name.lower()
             return Refusal(403, f"{person.name} is {own}, and this needs {wanted}: nothing was changed")
         return None
+
+
+def origin_refusal(origin: str | None, host: str) -> Refusal | None:
+    """Return why a form from ``origin`` to ``host`` is refused: another site sent it."""
+    if origin is None or origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
+        return Refusal(403, "the form was not sent by this page (its Origin is another), so nothing was changed")
+    return None
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Return whether a browser that names ``host`` speaks with its own machine: nothing crosses a network."""
+    name = host.lower()
+    return name in _LOCAL or name.rpartition(":")[0] in _LOCAL
 
 
 def new_secret() -> str:

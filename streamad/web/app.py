@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 import msgspec
 from markupsafe import Markup
@@ -29,7 +29,9 @@ from streamad.pictures.drawing import has_plots
 from streamad.web.access import Level, Person
 from streamad.web.acting import Acting
 from streamad.web.http.changes import Listening
-from streamad.web.http.guard import Guard
+from streamad.web.http.forms import fields_of
+from streamad.web.http.guard import LOGIN, Guard
+from streamad.web.http.login import Login
 from streamad.web.http.spoken import Spoken
 from streamad.web.pages.compare import compare
 from streamad.web.pages.layout import Frame, page, sentence_page
@@ -53,8 +55,6 @@ _STATIC: Final = {
     "icon.svg": "image/svg+xml",
 }
 _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
-_MOST_FORM = 16_000
-_MOST_FIELDS = 1_000
 _PACKED = 4  # of nine: a fifth of the time of the last one, for 6 % more bytes
 
 
@@ -78,6 +78,13 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/static/{name}", handlers.static),
         Route("/health", handlers.health),
     ]
+    if site.access.door is not None:
+        login = Login(site.access, site.access.door)
+        routes += [
+            Route(LOGIN, login.show),
+            Route(LOGIN, login.enter, methods=["POST"]),
+            Route("/logout", login.leave, methods=["POST"]),
+        ]
     return Starlette(
         routes=routes,
         middleware=[
@@ -267,27 +274,15 @@ class _Handlers:
         )
         if refusal is not None:
             raise HTTPException(refusal.status, refusal.why)
-        size = headers.get("content-length", "")
-        if not size.isdecimal():
-            raise HTTPException(413, "The form is too large, or its length is missing.")
-        if headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
-            raise HTTPException(415, "The form must be urlencoded, as the page sends it.")
-        body = b""
-        async for part in request.stream():  # the header may say less than comes
-            body += part
-            if len(body) > _MOST_FORM:
-                raise HTTPException(413, "The form is too large.")
-        try:
-            fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        except ValueError as error:
-            raise HTTPException(413, "The form has too many fields.") from error
-        return dict(fields)
+        return await fields_of(request)
 
     async def changes(self, request: Request) -> Listening:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         is_page = "text/event-stream" in request.headers.get("accept", "")
-        return Listening(self._site.changes, after, is_page=is_page)
+        access, person = self._site.access, request.scope["person"]
+        may_go_on = partial(access.is_still, person, request.cookies.get(access.cookie_name))
+        return Listening(self._site.changes, after, may_go_on, is_page=is_page)
 
     async def static(self, request: Request) -> Response:
         name: str = request.path_params["name"]

@@ -22,12 +22,15 @@ from streamad.system.opening import read_state
 from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
 from streamad.web.app import application
 from streamad.web.http.changes import Changes
+from streamad.web.http.tls import checked_tls
+from streamad.web.login.door import Door
+from streamad.web.login.users import no_user, read_users
 from streamad.web.reading import Reading
 from streamad.web.site import Site
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
 
-_LEVELS = {"viewer": Level.VIEWER, "operator": Level.OPERATOR, "engineer": Level.ENGINEER}
+_ANY = ("0.0.0.0", "::")
 _CLOSE_S = 3
 _LOOK_S = 0.2
 _CONNECTIONS = 4  # of each browser at a time: the stream of changes, and what a page loads
@@ -44,6 +47,7 @@ class Page:
     def __init__(self, plant: Plant) -> None:
         self._plant = plant
         self._web: WebSettings = plant.settings.web
+        self._door, self._tls = _door_of(plant), checked_tls(plant)
         self._socket = _listening(self._web)
         path = plant.base_dir / self._web.view
         self._lock: int | None = None
@@ -65,10 +69,12 @@ class Page:
 
     @property
     def url(self) -> str:
-        """Return the link that opens the page; without a proxy it holds the token."""
-        host = f"[{self._web.host}]" if ":" in self._web.host else self._web.host
-        link = f"http://{host}:{self.port}/"
-        return link if self._web.auth.proxy is not None else f"{link}?{TOKEN}={self._secret}"
+        """Return the link that opens the page; where nobody logs in it holds the token."""
+        host = next(iter(self._web.hosts), self._web.host) if self._web.host in _ANY else self._web.host
+        host = f"[{host}]" if ":" in host else host
+        link = f"{'http' if self._web.tls is None else 'https'}://{host}:{self.port}/"
+        auth = self._web.auth
+        return link if auth.proxy is not None or auth.users is not None else f"{link}?{TOKEN}={self._secret}"
 
     async def run(self) -> None:
         """Serve until ``stop`` or a cancellation."""
@@ -93,9 +99,12 @@ class Page:
                 yield
             finally:
                 changes.close()
+                if self._door is not None:
+                    self._door.close()
                 task.cancel()
                 await asyncio.gather(task, loading, return_exceptions=True)
 
+        certificate, key = (None, None) if self._tls is None else self._tls
         config = uvicorn.Config(
             application(site, lifespan),
             http=Connection,
@@ -106,6 +115,8 @@ class Page:
             timeout_graceful_shutdown=_CLOSE_S,
             limit_concurrency=_CONNECTIONS * web.max_browsers + _SPARE,
             h11_max_incomplete_event_size=32_768,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = nullcontext  # the command handles signals
@@ -140,14 +151,26 @@ class Page:
         machines = {}
         if web.auth.token is not None:
             token = web.auth.token
-            machines[_token_of(self._plant.base_dir / token.file)] = Person(token.name, _LEVELS[token.level])
+            machines[_token_of(self._plant.base_dir / token.file)] = Person(token.name, Level[token.level.upper()])
         return Access(
             secret=self._secret,
             hosts=known_hosts(web.host, self.port, web.hosts),
             local=Person(_user(), Level.ENGINEER if web.allow == "models" else Level.OPERATOR),
             machines=machines,
             proxy=web.auth.proxy,
+            door=self._door,
         )
+
+
+def _door_of(plant: Plant) -> Door | None:
+    """Return the door of the file of users, None without one. Raises ConfigError, also if there is no user."""
+    auth = plant.settings.web.auth
+    if auth.users is None:
+        return None
+    path = plant.base_dir / auth.users
+    if not read_users(path):
+        raise no_user(path)
+    return Door(path, idle_s=auth.idle / 1e6, whole_s=auth.session / 1e6)
 
 
 def _listening(web: WebSettings) -> socket.socket:

@@ -10,6 +10,7 @@ import typer
 
 from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
+from streamad.commands.check.page import check_page
 from streamad.commands.check.places import check_checkpoint, check_notify, check_sinks, check_store
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.table import check_table
@@ -45,8 +46,8 @@ def check(
     """Check that a run would work; nothing is written.
 
     Decodes and cuts the first records of the source, checks that every output and the inlier store can be written,
-    reads the secrets of notify.receivers, and loads the model in service. Exit code 1 if a check failed, 2 if the
-    config is invalid.
+    reads the secrets of notify.receivers and the page's users, and loads the model in service. Exit code 1 if a check
+    failed, 2 if the config is invalid.
 
     Example: streamad check --from batch-17.csv
     """
@@ -63,6 +64,7 @@ def check(
         check_store,
         check_recordings,
         check_notify,
+        check_page,
     ]
     if not fast:
         steps.append(lambda plant: check_models(plant, config))

@@ -157,7 +157,7 @@ def merged_errors(findings: Sequence[TopicFinding]) -> list[TopicFinding]:
 
 def need_web() -> None:
     """Raise PluginError if what the extra ``web`` installs is missing."""
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in ("starlette", "uvicorn", "argon2") if find_spec(name) is None]
     if missing:
         raise PluginError(f"the page needs {' and '.join(missing)}: pip install 'streamad-monitor[web]'")
 

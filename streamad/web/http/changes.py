@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -59,14 +59,15 @@ class Changes:
         self.is_closing = True
         self.wake()
 
-    async def stream(self, after: str) -> AsyncIterator[str]:
+    async def stream(self, after: str, may_go_on: Callable[[], bool] = lambda: True) -> AsyncIterator[str]:
         """Yield server-sent events: the view's mark as id and data whenever it is another than ``after``.
 
-        Events ``status`` bear the number of the workers' state: at the begin, and when it changes.
+        Events ``status`` bear the number of the workers' state: at the begin, and when it changes. The stream ends once
+        ``may_go_on`` returns False, which is asked every 15 s at least.
         """
         told = -1
         yield "retry: 1000\n\n"
-        while not self.is_closing:
+        while not self.is_closing and may_go_on():
             changed, mark = self._changed, self._view.mark
             if mark != after:  # also of a view that was begun anew, whose numbers are lower
                 after = mark
@@ -84,8 +85,9 @@ class Changes:
 class Listening:
     """The response to a page that listens: a place for it is taken and given back around all that is sent."""
 
-    def __init__(self, changes: Changes, after: str, *, is_page: bool) -> None:
+    def __init__(self, changes: Changes, after: str, may_go_on: Callable[[], bool], *, is_page: bool) -> None:
         self._changes, self._after, self._is_page = changes, after, is_page
+        self._may_go_on = may_go_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, or why there is no place."""
@@ -95,7 +97,7 @@ class Listening:
     def _response(self, *, is_free: bool) -> Response:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
         if is_free:
-            content = self._changes.stream(self._after)
+            content = self._changes.stream(self._after, self._may_go_on)
             return StreamingResponse(content, media_type="text/event-stream", headers=headers)
         said = self._changes.full
         if self._is_page:  # a page cannot read the body of a refusal, and would not ask again

@@ -24,6 +24,9 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+LOGIN: Final = "/login"
+RENEWAL: Final = "streamad-renewal"
+"""The header of a page that renews by itself: that is no use of the session."""
 _ONE_YEAR_S = 31_536_000
 
 
@@ -52,7 +55,8 @@ class Guard:
         access = self._access
         if (refusal := access.host_refusal(request.headers.get("host", ""))) is not None:
             return _refusal(refusal)
-        if request.scope["path"].startswith("/static/") or request.scope["path"] == "/health":
+        path = request.scope["path"]
+        if path.startswith("/static/") or path == "/health" or (path == LOGIN and access.door is not None):
             return None
         if (token := request.query_params.get(TOKEN)) is not None and access.is_link(token):
             return self._with_cookie(request)
@@ -61,7 +65,7 @@ class Guard:
             is_led_here = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
             if is_led_here and access.cookie_name not in request.cookies:
                 return _again(request)
-            return _refusal(person)
+            return self._to_login(request) if person.status == 401 else _refusal(person)
         request.scope["person"] = person
         return None
 
@@ -71,7 +75,17 @@ class Guard:
         if doubled is not None:
             return Refusal(403, f"the header {doubled} came twice: the proxy must replace what browsers send")
         client = None if request.client is None else request.client.host
-        return access.person(client=client, headers=headers, cookie=request.cookies.get(access.cookie_name))
+        cookie, is_use = request.cookies.get(access.cookie_name), not _renews(request)
+        return access.person(client=client, headers=headers, cookie=cookie, is_use=is_use)
+
+    def _to_login(self, request: Request) -> Response:
+        """Lead a person to the page to log in, and from there to what was asked for; refuse programs and renewals."""
+        is_page = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("accept", "")
+        if is_page and not _renews(request):
+            return RedirectResponse(f"{LOGIN}?next={quote(_own_url(request), safe='/')}", status_code=303)
+        refused = _refusal(Refusal(401, "Log in: load this page again."))
+        refused.headers["www-authenticate"] = "Bearer"
+        return refused
 
     def _with_cookie(self, request: Request) -> Response:
         left = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
@@ -82,6 +96,11 @@ class Guard:
             access.cookie_name, access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
         )
         return response
+
+
+def _renews(request: Request) -> bool:
+    """Return whether no person asks, but a page that is open."""
+    return request.scope["path"] == "/changes" or RENEWAL in request.headers
 
 
 def _path(request: Request) -> str:

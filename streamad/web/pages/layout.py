@@ -35,6 +35,11 @@ def page(frame: Frame, title: str, place: str, content: Markup) -> str:
     return rendered("document.html", frame=frame, title=title, place=place, places=_PLACES.items(), content=content)
 
 
+def bare_page(title: str, content: Markup) -> str:
+    """Return a document for somebody who is nobody yet: without navigation."""
+    return rendered("document.html", frame=None, title=title, place="", places=_PLACES, content=content)
+
+
 def sentence_page(frame: Frame | None, title: str, sentence: str, *, back: str | None = None) -> str:
     """Return a page of one sentence: an error, or a thing that is not there; ``back``: a path to go back to."""
     content = rendered("sentence.html", title=title, sentence=sentence, back=back)

@@ -10,8 +10,10 @@ let due = 0;
 async function renew() {
   timer = 0;
   if (isTyping()) return later(2000);
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  const how = { headers: { Accept: "text/html", "Streamad-Renewal": "1" } };
+  const answer = await fetch(location.href, how).catch(() => null);
   if (!answer || answer.status >= 500) return later(3000); // the server is busy or gone
+  if (answer.status === 401) return location.reload(); // the session has ended
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
   await new Promise(requestAnimationFrame); // reading and drawing a large page get a frame each

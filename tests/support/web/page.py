@@ -17,6 +17,7 @@ from streamad.system.clock import SystemClock
 from streamad.web.access import Access, Level, Person, known_hosts
 from streamad.web.app import application
 from streamad.web.http.changes import Changes
+from streamad.web.login.door import Door
 from streamad.web.site import Site
 from streamad.web.store.view import View
 from streamad.web.workers import Workers
@@ -59,6 +60,7 @@ class PageUnderTest:
         level: Level = Level.OPERATOR,
         plant: Plant | None = None,
         secret: str = SECRET,
+        door: Door | None = None,
         **more: Any,
     ) -> None:
         self.plant = plant_in(folder, **more) if plant is None else plant
@@ -75,6 +77,7 @@ class PageUnderTest:
             local=Person("kim", level),
             machines={"m" * 24: Person("robot", Level.VIEWER)},
             proxy=web.auth.proxy,
+            door=door,
         )
         site = Site(
             self.plant,

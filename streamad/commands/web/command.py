@@ -11,14 +11,18 @@ import typer
 from pydantic import ValidationError
 
 from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals, stop_with_parent
+from streamad.commands.shared.groups import group_of
 from streamad.commands.shared.plants import load_plant, need_web
 from streamad.errors import UsageError
 from streamad.plant import Plant
 
 _NICE = 5  # beside a run, which comes first
+web = typer.Typer(cls=group_of({"user": "streamad.commands.web.user"}), invoke_without_command=True)
 
 
-def web(
+@web.callback()
+def serve_page(
+    context: typer.Context,
     config: ConfigOption = Path("plant.yaml"),
     host: Annotated[str | None, typer.Option(help="Address to listen at. [default: web.host]")] = None,
     port: Annotated[
@@ -29,10 +33,15 @@ def web(
     """Serve the page that shows what the monitor found: alerts with curves and reasons, lines, calibration, models.
 
     It reads the plant's outputs and never touches a monitor; it may run anywhere that can read them, and be started and
-    stopped at any time. Open the printed link: it holds the token that lets you in. Ctrl-C ends it.
+    stopped at any time. Open the printed link: it holds the token that lets you in, unless people log in with a
+    password (web.auth.users). Ctrl-C ends it.
 
     Example: streamad web --port 0
     """
+    if (called := context.invoked_subcommand) is not None:
+        if config != Path("plant.yaml") or host is not None or port is not None:
+            raise UsageError(f"options belong behind the command: streamad web {called} ... --config {config}")
+        return
     plant = with_address(load_plant(config), host, port)
     page = page_of(plant)
     say_missing(plant)

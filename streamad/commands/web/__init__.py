@@ -1,0 +1,1 @@
+"""``streamad web``: the page, and who may log in to it."""
