@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from streamad.language import gettext
 from streamad.settings.outputs import ProxySettings
 from streamad.web.login.door import Door, Shut
 
@@ -122,9 +123,9 @@ class Access:
     def _of_session(self, door: Door, cookie: str | None, *, is_use: bool) -> Person | Refusal:
         found = None if cookie is None else door.user(cookie, is_use=is_use)
         if found is None:
-            return Refusal(401, "log in to see this page")
+            return Refusal(401, gettext("Log in to see this page."))
         if isinstance(found, Shut):
-            return Refusal(found.status, found.why)
+            return Refusal(found.status, found.said)
         name, user = found
         return Person(name, Level[user.role.upper()], has_session=True)
 

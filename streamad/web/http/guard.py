@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from streamad.language import gettext
 from streamad.web.access import TOKEN, Access, Person, Refusal
 from streamad.web.pages.layout import sentence_page
 from streamad.web.rendering import rendered
@@ -83,7 +84,7 @@ class Guard:
         is_page = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("accept", "")
         if is_page and not _renews(request):
             return RedirectResponse(f"{LOGIN}?next={quote(_own_url(request), safe='/')}", status_code=303)
-        refused = _refusal(Refusal(401, "Log in: load this page again."))
+        refused = _refusal(Refusal(401, gettext("Log in: load this page again.")))
         refused.headers["www-authenticate"] = "Bearer"
         return refused
 

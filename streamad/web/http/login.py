@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from streamad.language import catalogued, gettext
 from streamad.web.access import Access, Refusal, is_of_this_machine, origin_refusal
 from streamad.web.http.forms import fields_of
 from streamad.web.http.guard import LOGIN
@@ -16,7 +17,7 @@ from streamad.web.pages.layout import bare_page
 from streamad.web.rendering import rendered
 
 _LONGEST_NEXT = 2_000
-_UNENCRYPTED = (
+_UNENCRYPTED = catalogued(
     "This way nobody could log in safely: the password would cross the network unencrypted. Open the page by https "
     "(web.tls, or a proxy that encrypts), or through a tunnel."
 )
@@ -71,12 +72,12 @@ class Login:
         return origin.lower()
 
     def _page(self, to: str, shut: Shut | None, *, name: str = "", has_form: bool = True) -> Response:
-        why = None if shut is None else shut.why
+        why = None if shut is None else shut.said
         content = rendered("login.html", next=to, why=why, name=name[:80], has_form=has_form)
         headers = {"cache-control": "no-store"}
         if shut is not None and shut.retry_s is not None:
             headers["retry-after"] = str(shut.retry_s)
-        return HTMLResponse(bare_page("Log in", content), 200 if shut is None else shut.status, headers)
+        return HTMLResponse(bare_page(gettext("Log in"), content), 200 if shut is None else shut.status, headers)
 
 
 def _is_safe(request: Request) -> bool:

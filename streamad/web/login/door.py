@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamad.errors import ConfigError
+from streamad.language import catalogued, gettext
 from streamad.telemetry.logs import get_status_logger
 from streamad.web.login.passwords import MOST, NOBODY, is_right
 from streamad.web.login.sessions import Session, Sessions
@@ -25,16 +26,24 @@ _LONGEST_NAME = 400  # as it was typed: names of users are shorter
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """Why somebody is not let in: an HTTP status, a sentence, and after how many seconds to try again."""
+    """Why somebody is not let in: an HTTP status, a catalogued sentence, and after how many seconds to try again."""
 
     status: int
     why: str
     retry_s: int | None = None
 
+    @property
+    def said(self) -> str:
+        """Return the sentence in the reader's language."""
+        return gettext(self.why, retry=self.retry_s)
 
-UNREADABLE = Shut(503, "The file of users cannot be read, so nobody can log in: the log of streamad web says why.")
-_WRONG = Shut(403, "The name or the password is wrong.")
-_BUSY = Shut(503, "Many people log in at this moment: try again in a few seconds.", 5)
+
+UNREADABLE = Shut(
+    503, catalogued("The file of users cannot be read, so nobody can log in: the log of streamad web says why.")
+)
+_WRONG = Shut(403, catalogued("The name or the password is wrong."))
+_BUSY = Shut(503, catalogued("Many people log in at this moment: try again in a few seconds."), 5)
+_TOO_MANY = catalogued("There were too many attempts: try again in %(retry)s s.")
 
 
 class Door:
@@ -90,8 +99,7 @@ class Door:
         wait_s = self._throttle.take(name, address)
         if wait_s > 0:
             self._log_throttled(address)
-            wait = math.ceil(wait_s)
-            return Shut(429, f"There were too many attempts: try again in {wait} s.", wait)
+            return Shut(429, _TOO_MANY, math.ceil(wait_s))
         if self._n_waiting >= _MOST_WAITING:
             self._throttle.give_back(name, address)
             return _BUSY
