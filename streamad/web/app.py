@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.resources import files
@@ -24,7 +25,7 @@ from starlette.routing import Route
 
 from streamad.errors import StreamadError, UsageError
 from streamad.judge.envelope import Clock
-from streamad.language import LANGUAGES, asking, gettext
+from streamad.language import LANGUAGES, asking, catalogued, gettext
 from streamad.pictures.drawing import has_plots
 from streamad.web.access import Level, Person
 from streamad.web.acting import Acting
@@ -55,6 +56,11 @@ _STATIC: Final = {
     "icon.svg": "image/svg+xml",
 }
 _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
+_NO_ROUTE: Final = "Not Found"
+_NO_STREAM: Final = catalogued("No sequence of such a stream was judged, and none runs.")
+_NO_VERDICT: Final = catalogued(
+    "No verdict with this id was read: it may lie before what the outputs keep, or be of another plant."
+)
 _PACKED = 4  # of nine: a fifth of the time of the last one, for 6 % more bytes
 
 
@@ -92,7 +98,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
             Middleware(Guard, access=site.access),
             Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=_PACKED),
         ],
-        exception_handlers={HTTPException: _refused, StreamadError: _failed},
+        exception_handlers={HTTPException: handlers.refused, StreamadError: handlers.failed},
         lifespan=lifespan,
     )
 
@@ -110,21 +116,6 @@ def _place(request: Request) -> Place | None:
     return Place(int(given), request.query_params.get("id") or None)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return HTMLResponse(sentence_page(None, "Not found" if error.status_code == 404 else "Refused", error.detail),
-                        error.status_code)  # fmt: skip
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, ViewError):
-        why = (
-            "It is begun anew from what the outputs keep: load this page again in a moment." if error.is_damaged else ""
-        )
-        return HTMLResponse(sentence_page(None, "The view cannot be read", f"{error}. {why}".strip()), 503)
-    return HTMLResponse(sentence_page(None, "This failed", str(error)), 500)
-
-
 class _Handlers:
     """What each route answers. Everything that reads the view or a file runs in a thread."""
 
@@ -137,6 +128,44 @@ class _Handlers:
             for language in LANGUAGES
             for order in ("", HEIGHT)
         }
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Say on a page with its navigation why there is no answer."""
+        assert isinstance(error, HTTPException)
+        title, why = gettext("Refused"), error.detail
+        if error.status_code == 404:
+            title = gettext("Not found")
+            why = gettext("There is no page at this address.") if why == _NO_ROUTE else why
+        if error.status_code == 405:
+            why = gettext("This address does not answer to %(method)s.", method=request.method)
+        return HTMLResponse(sentence_page(self._frame_of(request), title, why), error.status_code, error.headers)
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Say what failed; without navigation if it is the view, which every page needs."""
+        if isinstance(error, ViewError):
+            why = gettext("It is begun anew from what the outputs keep: load this page again in a moment.")
+            said = f"{error}. {why}" if error.is_damaged else f"{error}."
+            return HTMLResponse(sentence_page(None, gettext("The view cannot be read"), said), 503)
+        return HTMLResponse(sentence_page(self._frame_of(request), gettext("This failed"), str(error)), 500)
+
+    def _frame_of(self, request: Request) -> Frame | None:
+        """Return the frame, None without a view, or if nobody is known to ask (the form to log in, static files)."""
+        if "person" in request.scope:
+            with suppress(ViewError):
+                return self._frame(request)
+        return None
+
+    def _missing(self, request: Request, why: str) -> Response:
+        return HTMLResponse(sentence_page(self._frame(request), gettext("Not found"), why), 404)
+
+    def _is_stream(self, name: str) -> bool:
+        """Return whether something was judged in the stream, or runs in it."""
+        workers = self._site.workers
+        return (
+            bool(self._site.view.of_stream(name, 1))
+            or workers.running(name) is not None
+            or any(one.stream == name for one in workers.open())
+        )
 
     def _frame(self, request: Request) -> Frame:
         person: Person = request.scope["person"]
@@ -180,11 +209,15 @@ class _Handlers:
 
     async def stream(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        return await self._page(request, name or "Stream", "/streams", stream, name, _place(request))
+        if not await run_in_threadpool(self._is_stream, name):
+            return self._missing(request, gettext(_NO_STREAM))
+        return await self._page(request, name, "/streams", stream, name, _place(request))
 
     async def running(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
-        return await self._page(request, name or "Running", "/", running, name)
+        if not await run_in_threadpool(self._is_stream, name):
+            return self._missing(request, gettext(_NO_STREAM))
+        return await self._page(request, name, "/", running, name)
 
     async def compare(self, request: Request) -> Response:
         ids = request.query_params.getlist("id")[:8]
@@ -209,8 +242,7 @@ class _Handlers:
                 return RedirectResponse(f"/s/{quote(warned.verdict)}", status_code=303)
             return await self._page(request, f"{warned.stream} {warned.sequence}", "/", warning, warned)
         if one is None:
-            why = "No verdict with this id was read: it may lie before what the outputs keep, or be of another plant."
-            return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)
+            return self._missing(request, gettext(_NO_VERDICT))
         title = f"{one.stream} {one.sequence}"
         said = request.query_params.get("said", "")
         made = partial(sequence, level=request.scope["person"].level, said=said, clock=_clock(request))
@@ -276,8 +308,10 @@ class _Handlers:
             raise HTTPException(refusal.status, refusal.why)
         return await fields_of(request)
 
-    async def changes(self, request: Request) -> Listening:
+    async def changes(self, request: Request) -> Listening | Response:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""
+        if request.method == "HEAD":  # the stream has no end
+            return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         is_page = "text/event-stream" in request.headers.get("accept", "")
         access, person = self._site.access, request.scope["person"]

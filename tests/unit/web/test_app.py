@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from streamad.web.access import Level
 from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
+from tests.support.web.status import opened, status_of
 
 ID = f"{1:032x}"
 PAGES = (
@@ -206,12 +208,63 @@ def test_an_empty_view_says_so_on_every_page(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path).browser()
     assert "No sequence has been judged yet" in client.get("/").text
     assert "No stream yet" in client.get("/streams").text
-    assert "No sequence of this stream" in client.get("/stream?name=x").text
+    assert "No sequence of such a stream" in client.get("/stream?name=x").text
     assert "No sequence has been judged by a model yet" in client.get("/calibration").text
     assert "There is no model yet" in client.get("/models").text
     answer = client.get(f"/s/{ID}")
     assert (answer.status_code, "No verdict with this id was read" in answer.text) == (404, True)
     assert "Choose the first sequence here" in client.get("/compare").text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/nothing", "There is no page at this address."),
+        ("/s", "There is no page at this address."),
+        (f"/s/{9:032x}", "No verdict with this id was read"),
+        (f"/s/{ID}.exe", "There is no such export."),
+        (f"/s/{9:032x}.json", "There is no such export."),
+        ("/stream", "No sequence of such a stream was judged, and none runs."),
+        ("/stream?name=nobody", "No sequence of such a stream was judged, and none runs."),
+        ("/running", "No sequence of such a stream was judged, and none runs."),
+        ("/running?name=%3Cb%3E", "No sequence of such a stream was judged, and none runs."),
+    ],
+)
+def test_what_is_not_there_is_404_with_the_way_to_what_is(path: str, said: str, tmp_path: Path) -> None:
+    answer = PageUnderTest(tmp_path, messages()).browser().get(path)
+    assert answer.status_code == 404
+    assert said in answer.text
+    for to in ("/", "/streams", "/models"):
+        assert f'<a href="{to}"' in answer.text
+    assert "kim (operator)" in answer.text
+
+
+def test_a_stream_whose_first_sequence_runs_is_there(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    page.workers.take(status_of(open_=[opened("new-1")], created_at=datetime.now(UTC)))
+    client = page.browser()
+    assert [client.get(f"/{place}?name=new-1").status_code for place in ("stream", "running")] == [200, 200]
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/changes", "/health", "/static/streamad.css", f"/s/{ID}.json"])
+def test_head_is_answered_as_get_is_and_ends(path: str, tmp_path: Path) -> None:
+    answer = PageUnderTest(tmp_path, messages()).browser().head(path)
+    assert answer.status_code == 200
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("POST", "/", "GET"), ("PUT", "/alerts", "GET"), ("DELETE", f"/s/{ID}", "GET"), ("GET", f"/s/{ID}/mark", "POST")],
+)
+def test_a_method_that_an_address_does_not_take_is_405_with_those_it_takes(
+    method: str, path: str, allowed: str, tmp_path: Path
+) -> None:
+    answer = PageUnderTest(tmp_path, messages()).browser().request(method, path, headers=SAME)
+    assert answer.status_code == 405
+    assert allowed in answer.headers["allow"]
+    assert f"This address does not answer to {method}." in answer.text
+    assert '<nav aria-label="Pages">' in answer.text
 
 
 def test_a_verdict_alone_says_what_is_missing(tmp_path: Path) -> None:
