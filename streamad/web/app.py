@@ -29,6 +29,7 @@ from streamad.language import LANGUAGES, asking, catalogued, gettext
 from streamad.pictures.drawing import has_plots
 from streamad.web.access import Level, Person
 from streamad.web.acting import Acting
+from streamad.web.charts.zoom import Span, part_of
 from streamad.web.http.changes import Listening
 from streamad.web.http.forms import fields_of
 from streamad.web.http.guard import LOGIN, Guard
@@ -53,6 +54,7 @@ _STATIC: Final = {
     "streamad.css": "text/css; charset=utf-8",
     "streamad.js": "text/javascript; charset=utf-8",
     "times.js": "text/javascript; charset=utf-8",
+    "curves.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 _CLOCKS: Final[dict[str, Clock]] = {"own": "own", "aligned": "aligned"}
@@ -211,7 +213,8 @@ class _Handlers:
         name = request.query_params.get("name", "")
         if not await run_in_threadpool(self._is_stream, name):
             return self._missing(request, gettext(_NO_STREAM))
-        return await self._page(request, name, "/streams", stream, name, _place(request))
+        span = Span.of(request.query_params)
+        return await self._page(request, name, "/streams", stream, name, _place(request), span)
 
     async def running(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
@@ -245,7 +248,13 @@ class _Handlers:
             return self._missing(request, gettext(_NO_VERDICT))
         title = f"{one.stream} {one.sequence}"
         said = request.query_params.get("said", "")
-        made = partial(sequence, level=request.scope["person"].level, said=said, clock=_clock(request))
+        made = partial(
+            sequence,
+            level=request.scope["person"].level,
+            said=said,
+            clock=_clock(request),
+            part=part_of(request.query_params),
+        )
         return await self._page(request, title, "/", made, one)
 
     async def _export(self, request: Request, name: str, suffix: str) -> Response:

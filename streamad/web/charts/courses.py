@@ -67,6 +67,11 @@ class _Scale:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
 
 
+def has_place(one: SeenSequence) -> bool:
+    """Return whether a sequence has a place on a logarithmic axis of scores."""
+    return one.score is not None and 0 < one.score < math.inf
+
+
 def course_of_scores(
     rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float], events: Sequence[EventMark] = ()
 ) -> Markup | None:
@@ -76,7 +81,7 @@ def course_of_scores(
     Sequences are evenly far apart, whatever the pauses between them. An event stands before the first sequence that was
     judged after it. None if no sequence has a score.
     """
-    scored = [one for one in rows if one.score is not None and 0 < one.score < math.inf]
+    scored = [one for one in rows if has_place(one)]
     if not scored:
         return None
     known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]

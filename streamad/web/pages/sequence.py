@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
@@ -19,6 +21,7 @@ from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
 from streamad.web.charts.scores import score_strip
+from streamad.web.charts.zoom import Ends, Zoom, address, percent_text, zoom_of
 from streamad.web.pages.warned import said_of
 from streamad.web.rendering import rendered, times_text
 from streamad.web.site import Site
@@ -27,14 +30,17 @@ from streamad.web.store.view import SeenSequence
 _SAID: Final = {
     "sent": "It is written down, and counts once the learner has read it.",
 }
-_MOST_POINTS = 40
+_MOST_POINTS, _MOST_PLACES = 40, 5
 
 
-def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: Clock | None) -> Markup:
+def sequence(
+    site: Site, one: SeenSequence, *, level: Level, said: str, clock: Clock | None, part: Ends | None = None
+) -> Markup:
     """Return the content, for a person of ``level``.
 
     ``said`` is the code of what became of a mark; any other text is not shown. ``clock`` is that of the normal band;
-    None: the one that the sequence is explained with.
+    None: the one that the sequence is explained with. ``part``: from which to which share of the sequence its curves
+    are drawn.
     """
     case, normal = site.cases.of(one)
     learning = site.plant.settings.learning
@@ -66,7 +72,7 @@ def sequence(site: Site, one: SeenSequence, *, level: Level, said: str, clock: C
         effect=None if one.is_taken_up else effect_of(one.judgement, learning),
         why_not_judged=why_not_judged,
         detail=facts.detail,
-        curves=None if picture is None else _curves(picture),
+        curves=None if picture is None else _curves(picture, f"/s/{quote(one.id)}", clock, part),
         no_curves=case.missing or _no_window(one),
         scores=scores,
         scores_picture=None if scores is None else score_strip(scores),
@@ -137,6 +143,14 @@ def effect_of(judgement: str | None, learning: LearningSettings | None) -> str |
     }.get(judgement or "")
 
 
+class _Place(NamedTuple):
+    """Where a channel departs, in words, and the address that shows it closely. ``is_reason``: it raises the score."""
+
+    said: str
+    href: str
+    is_reason: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Channel:
     """What the page shows of a channel: where it departs, its curve, and some of its points as rows of a table."""
@@ -144,7 +158,8 @@ class _Channel:
     name: str
     unit: str
     note: str
-    departures: str
+    departures: list[_Place]
+    n_more: int
     picture: Markup
     readings: list[tuple[str, str, str]]
 
@@ -154,6 +169,8 @@ class _Curves:
     """What the page shows of all channels; ``time_head``: what the times of the tables are."""
 
     clock: Clock | None
+    zoom: Zoom
+    clocks: list[tuple[str, str, bool]]
     channels: list[_Channel]
     time_head: str
     others: str
@@ -161,17 +178,42 @@ class _Curves:
     heatmap: Markup | None
 
 
-def _curves(picture: Picture) -> _Curves:
+def _curves(whole: Picture, path: str, clock: Clock | None, part: Ends | None) -> _Curves:
+    picture = whole if part is None else whole.between(*part)
+    kept = {} if clock is None else {"clock": str(clock)}
+    extent = picture.extent or 1.0
+    shown = picture.first / extent, picture.last / extent
+    is_part = picture is not whole
+    zoom = zoom_of(path, kept, shown, (0.0, 1.0), percent_text, is_part=is_part)
+    ends = (zoom.first, zoom.last) if is_part else None
+    clocks = [
+        (name, address(path, {"clock": value}, ends), whole.clock == value)
+        for name, value in (("each on its clock", "own"), ("phases aligned", "aligned"))
+    ]
     time_head = "% of the sequence" if picture.is_aligned else "s since the start" if picture.is_timed else "point"
-    channels = [_channel(picture, one) for one in picture.panels]
-    return _Curves(picture.clock, channels, time_head, picture.others, picture.notes, _deviations(picture))
+    channels = [_channel(picture, one, path, kept) for one in picture.panels]
+    heatmap = _deviations(picture)
+    return _Curves(picture.clock, zoom, clocks, channels, time_head, picture.others, picture.notes, heatmap)
 
 
-def _channel(picture: Picture, one: Panel) -> _Channel:
+def _channel(picture: Picture, one: Panel, path: str, kept: Mapping[str, str]) -> _Channel:
     share = "" if one.share is None else f"share {percent(one.share)}"
-    departures = "; ".join(f"{departure(each)} {place(each.start, each.end)}" for each in one.segments)
     note = ", ".join(filter(None, (one.unit, share)))
-    return _Channel(one.name, one.unit, note, departures, curves.panel(picture, one), _readings(picture, one))
+    found = [_place(departure(each), each.start, each.end, path, kept, is_reason=True) for each in one.segments]
+    for each in one.outside:
+        if not any(reason.start <= each.start and each.end <= reason.end for reason in one.segments):
+            found.append(_place(f"{each.direction} the band", each.start, each.end, path, kept, is_reason=False))
+    shown = found[:_MOST_PLACES]
+    n_more = len(found) - len(shown)
+    return _Channel(one.name, one.unit, note, shown, n_more, curves.panel(picture, one), _readings(picture, one))
+
+
+def _place(said: str, start: float, end: float, path: str, kept: Mapping[str, str], *, is_reason: bool) -> _Place:
+    """Return a departure with a link to its time, and a little before and after it."""
+    beside = max(0.02, (end - start) / 2)
+    ends = max(0.0, start - beside), min(1.0, end + beside)
+    href = address(path, kept, (percent_text(ends[0]), percent_text(ends[1])))
+    return _Place(f"{said} {place(start, end)}", href, is_reason)
 
 
 def _readings(picture: Picture, one: Panel) -> list[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 // Live updates and keys. Every page works without this file: it only fetches the page again when something changed.
 import { showTimes } from "./times.js";
+import { dressCurves } from "./curves.js";
 
 const live = () => document.getElementById("live");
 const connection = document.getElementById("connection");
@@ -7,7 +8,7 @@ let source = null;
 let timer = 0;
 let due = 0;
 
-async function renew() {
+export async function renew() {
   timer = 0;
   if (isTyping()) return later(2000);
   const how = { headers: { Accept: "text/html", "Streamad-Renewal": "1" } };
@@ -186,41 +187,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// The cursor over the small multiples: one line through all channels, moved by pointer or arrow keys.
-function cursor(share) {
-  for (const picture of document.querySelectorAll("svg.panel")) {
-    let line = picture.querySelector(".cursor");
-    if (!line) {
-      line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-      line.setAttribute("class", "cursor");
-      line.setAttribute("y1", "10");
-      line.setAttribute("y2", String(picture.height.baseVal.value - 26));
-      picture.append(line);
-    }
-    for (const end of ["x1", "x2"]) line.setAttribute(end, `${100 * share}%`);
-  }
-}
-
-// Where in the plot of a picture the pointer is, from 0 at its left to 1 at its right edge.
-function share(picture, event) {
-  const { left, width } = picture.getBoundingClientRect();
-  const { paddingLeft, paddingRight } = getComputedStyle(picture);
-  const [before, after] = [parseFloat(paddingLeft), parseFloat(paddingRight)];
-  return Math.min(1, Math.max(0, (event.clientX - left - before) / (width - before - after)));
-}
-
 function dress() {
-  for (const picture of document.querySelectorAll("svg.panel")) {
-    picture.setAttribute("tabindex", "0");
-    picture.addEventListener("pointermove", (event) => cursor(share(picture, event)));
-    picture.addEventListener("keydown", (event) => {
-      if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-      event.preventDefault();
-      const now = Number(picture.dataset.share ?? 0.5) + (event.key === "ArrowLeft" ? -0.02 : 0.02);
-      picture.dataset.share = String(Math.min(1, Math.max(0, now)));
-      cursor(Number(picture.dataset.share));
-    });
-  }
+  dressCurves();
   showSeen();
   showTimes();
 }

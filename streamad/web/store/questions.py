@@ -197,10 +197,21 @@ class Questions(WarningQuestions):
             return None
         return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1e6
 
-    def of_stream(self, stream: str, limit: int, *, behind: Place | None = None) -> list[SeenSequence]:
-        """Return the sequences of one stream, the newest first, ``behind`` a place in the list."""
-        where = f"stream = ? AND {BEHIND} AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
-        return self._select(where, (stream, *(behind or ANYWHERE).values, limit))
+    def of_stream(
+        self,
+        stream: str,
+        limit: int,
+        *,
+        behind: Place | None = None,
+        since_us: int = -NEVER,
+        until_us: int = NEVER,
+    ) -> list[SeenSequence]:
+        """Return the sequences of one stream, the newest first, ``behind`` a place in the list.
+
+        They ended from ``since_us`` to ``until_us``.
+        """
+        where = f"stream = ? AND end_us >= ? AND end_us <= ? AND {BEHIND} AND {_SHOWN} ORDER BY end_us DESC, id LIMIT ?"
+        return self._select(where, (stream, since_us, until_us, *(behind or ANYWHERE).values, limit))
 
     def n_alerts(self, stream: str, n: int) -> int:
         """Return how many of the last ``n`` sequences of one stream have an alert."""
