@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from streamad.messages import Event, ModelRef
 from tests.browser.test_models import with_two_versions
@@ -254,12 +255,92 @@ def test_running_and_the_forms_of_models_have_no_violation_either(
     visitor.context.close()
 
 
+# --- a range of time ---
+
+
+def dragged(page: Page, picture: Locator, start: float, end: float) -> None:
+    """Drag the mouse from one share of the width of a picture's plot to another."""
+    picture.scroll_into_view_if_needed()
+    left, top, width = picture.evaluate(
+        """(each) => {
+          const [box, style] = [each.getBoundingClientRect(), getComputedStyle(each)];
+          const [before, after] = [parseFloat(style.paddingLeft), parseFloat(style.paddingRight)];
+          return [box.left + before, box.top + 60, box.width - before - after];
+        }"""
+    )
+    page.mouse.move(left + start * width, top)
+    page.mouse.down()
+    for step in (0.5, 1):
+        page.mouse.move(left + (start + step * (end - start)) * width, top)
+    page.mouse.up()
+
+
+def test_a_range_is_chosen_by_mouse_and_keys_for_all_channels_and_escape_shows_the_whole(
+    browser: Browser, link: str, paths: dict[str, str]
+) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 1200, "height": 900})
+    page = visitor.go(paths["aligned"])
+    panels = page.locator("svg.panel")
+    dragged(page, panels.nth(1), 0.2, 0.8)
+    expect(page.get_by_role("link", name="whole")).to_be_visible()
+    assert page.locator("#zoom-from").input_value()[:2] in {"19", "20"}
+    for panel in panels.all():
+        expect(panel).to_contain_text("80 %")
+        expect(panel).not_to_contain_text("100 %")
+    panels.first.focus()
+    for _ in range(10):
+        page.keyboard.press("Shift+ArrowLeft")
+    expect(panels.last.locator(".chosen")).to_have_attribute("x", re.compile(r"^30(\.0*\d*)?%$|^29\.9"))
+    page.keyboard.press("Enter")
+    expect(page.locator("#zoom-to")).to_have_value(re.compile("^(49|50)"))
+    panels.first.focus()
+    page.keyboard.press("Escape")
+    expect(panels.first).to_contain_text("100 %")
+    page.go_back()
+    expect(page.locator("#zoom-to")).to_have_value(re.compile("^(49|50)"))
+    visitor.assert_clean()
+    visitor.context.close()
+
+
+def test_a_drag_over_the_scores_of_a_stream_chooses_its_time_and_a_click_opens_a_sequence(
+    browser: Browser, link: str, paths: dict[str, str]
+) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 1200, "height": 900})
+    page = visitor.go(paths["stream"])
+    scores = page.locator("svg.course-of-scores")
+    n = scores.locator("a").count()
+    dragged(page, scores, 0.5, 1)
+    expect(page.get_by_role("link", name="whole")).to_be_visible()
+    assert 0 < scores.locator("a").count() < n
+    scores.locator("a").first.click()
+    page.wait_for_url("**/s/*")
+    visitor.assert_clean()
+    visitor.context.close()
+
+
+@pytest.mark.parametrize("name", ["aligned", "stream"])
+def test_a_range_is_chosen_by_links_and_a_form_without_scripts(
+    browser: Browser, link: str, paths: dict[str, str], name: str
+) -> None:
+    visitor = Visitor(browser, link, java_script_enabled=False)
+    page = visitor.go(paths[name])
+    page.get_by_role("link", name="closer").click()
+    first = page.locator("#zoom-from").input_value()
+    page.get_by_role("link", name="wider").click()
+    page.locator("#zoom-from").fill(first)
+    page.get_by_role("button", name="show").click()
+    expect(page.locator("#zoom-from")).to_have_value(first)
+    page.get_by_role("link", name="whole").click()
+    expect(page.get_by_role("link", name="whole")).to_have_count(0)
+    visitor.context.close()
+
+
 # --- how much, how large ---
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_weighs_less_than_150_kb(visitor: Visitor, paths: dict[str, str], name: str) -> None:
-    parts = [paths[name], "/static/streamad.css", "/static/streamad.js", "/static/icon.svg"]
+    parts = [paths[name], "/static/streamad.css", "/static/streamad.js", "/static/curves.js", "/static/icon.svg"]
     bodies = [visitor.context.request.get(visitor.origin + part).body() for part in parts]
     assert all(bodies)
     assert sum(len(gzip.compress(body)) for body in bodies) < 150_000

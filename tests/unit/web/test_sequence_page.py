@@ -204,3 +204,30 @@ def test_without_matplotlib_or_a_window_there_is_no_picture(config: Path, monkey
     assert 'class="course"' in client.get(f"/s/{ID}").text
     assert f"{ID}.png" not in client.get(f"/s/{ID}").text
     assert client.get(f"/s/{ID}.png").status_code == 404
+
+
+# --- a part of the sequence ---
+
+
+def test_all_curves_and_the_map_show_the_part_that_the_address_names(config: Path) -> None:
+    client = page_of(config, messages(1, 8))
+    whole, part = (client.get(f"/s/{ID}?clock=aligned{query}").text for query in ("", "&from=20&to=80"))
+    courses = [re.findall(r'<polyline class="course" points="([^"]*)"', text) for text in (whole, part)]
+    assert [{len(each.split()) for each in found} for found in courses] == [{8}, {4}]
+    axes = [
+        re.findall(r'class="tick(?: more)?" x="[\d.]+%" y="\d+" text[^>]*>([\d.]+ %)<', text) for text in (whole, part)
+    ]
+    assert (set(axes[0]), set(axes[1])) == ({"100 %"}, {"80 %"})
+    assert 'data-zoom="share" data-first="20" data-last="80"' in part
+    assert f'href="/s/{ID}?clock=aligned">whole</a>' in part
+    assert f'href="/s/{ID}?clock=own&amp;from=20&amp;to=80"' in part
+    assert ">whole</a>" not in whole
+
+
+def test_a_departure_leads_to_its_time(config: Path) -> None:
+    point = ChannelSegment(
+        channel="temp", unit="", start=0.5, end=0.5, start_time=T, end_time=T, direction="above", size=1.0, text="t"
+    )
+    text = page_of(config, messages(1, 6, point)).get(f"/s/{ID}?clock=own").text
+    assert f'<a href="/s/{ID}?clock=own&amp;from=48&amp;to=52" class="odd">1 above the band at 50 %</a>' in text
+    assert "from 50" not in text
