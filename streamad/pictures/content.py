@@ -104,6 +104,12 @@ class Scores:
         return f"above {n - n_above} {of}"
 
     @property
+    def times(self) -> float | None:
+        """Return how many times the lowest score that alerts this one is; None if it is no measure of height."""
+        is_measure = 0 < self.alerts_from < math.inf and 0 < self.score < math.inf
+        return self.score / self.alerts_from if is_measure else None
+
+    @property
     def limit(self) -> str:
         """Return in words from which score on sequences alert."""
         if self.alerts_from == -math.inf:

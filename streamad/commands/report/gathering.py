@@ -25,9 +25,12 @@ from streamad.messages import (
     Verdict,
     Window,
 )
+from streamad.outputs.cases import Normals
 from streamad.outputs.reader import Skipped
 from streamad.outputs.reading import is_there, place_of, present
 from streamad.outputs.stored import known_models, open_store, stored_models
+from streamad.pictures.content import scores_of
+from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.ranges import Span
 from streamad.types import from_us
@@ -63,7 +66,8 @@ class Version:
 class Gathered:
     """The figures of a report; ``notes`` say what could not be read, and what to do.
 
-    ``alerts`` are the latest ones, the newest first, of ``n_alerts``, ``warnings`` of ``n_warnings``; ``marks`` the
+    ``alerts`` are the latest ones, the newest first, of ``n_alerts``, ``warnings`` of ``n_warnings``; ``foremost`` are
+    those of them that lie farthest above their threshold, with ``times``: how many times it; ``marks`` are the
     latest mark of each id. ``warned`` counts the judged sequences that were warned of, by decision. ``warning_of`` has
     the warnings of sequences that alert, ``judged_as`` the verdicts of sequences that were warned of.
     """
@@ -75,6 +79,8 @@ class Gathered:
     unscorable: Counter[str] = field(default_factory=Counter)
     alerts: list[Alert] = field(default_factory=list)
     n_alerts: int = 0
+    foremost: list[Alert] = field(default_factory=list)
+    times: dict[str, float] = field(default_factory=dict)
     warnings: list[EarlyWarning] = field(default_factory=list)
     n_warnings: int = 0
     warned: Counter[str] = field(default_factory=Counter)
@@ -99,15 +105,19 @@ class Gathered:
         return self.since <= at < self.until
 
 
-async def gather(plant: Plant, span: Span, most_pictures: int) -> Gathered:
-    """Return all that was said in ``span``, by the time at which it was said. Raises SourceError."""
+async def gather(plant: Plant, normals: Normals, span: Span, most_pictures: int) -> Gathered:
+    """Return all that was said in ``span``, by the time at which it was said. Raises SourceError.
+
+    ``normals`` tell the thresholds; at most ``most_pictures`` alerts are foremost.
+    """
     now_us = plant.clock.now_us()
     found = Gathered(from_us(span.since_us or 0), from_us(now_us if span.until_us is None else span.until_us))
     await _alerts(plant, found)
+    _rank(normals, found, most_pictures)
     await _warnings(plant, found)
     await _verdicts(plant, found)
     await _reasons(plant, found)
-    await _windows(plant, found, {alert.alert_id for alert in found.alerts[:most_pictures]})
+    await _windows(plant, found, {alert.alert_id for alert in found.foremost})
     await _events(plant, found)
     _models(plant, found)
     await _marks(plant, found)
@@ -171,6 +181,15 @@ async def _alerts(plant: Plant, found: Gathered) -> None:
         found.rates[alert.false_alarm_rate] += 1
         latest.append(alert)
     found.alerts = sorted(latest, key=lambda each: each.created_at)[::-1]
+
+
+def _rank(normals: Normals, found: Gathered, most: int) -> None:
+    for alert in found.alerts:
+        facts = Facts.of(alert)
+        scores = scores_of(facts, normals.of(facts).calibration)
+        if scores is not None and scores.times is not None:
+            found.times[alert.alert_id] = scores.times
+    found.foremost = sorted(found.alerts, key=lambda each: -found.times.get(each.alert_id, 0.0))[:most]
 
 
 async def _warnings(plant: Plant, found: Gathered) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Callable
 from datetime import datetime
+from importlib.resources import files
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from streamad.commands.report.curves import Curve, Drawing
 from streamad.commands.report.gathering import Gathered, Judged, Version
 from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.losses import unscorable_text
@@ -16,15 +18,13 @@ from streamad.messages import Alert, EarlyWarning, Event, ModelRef
 from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
 from streamad.pictures.warned import age_and_lead, lead_of, warned_finding
 from streamad.safe_text import one_line
-from streamad.web.rendering import rendered
+from streamad.web.rendering import rendered, times_text
 
 _NAME = 60
 _REASON = 600
 DRIFT = ("drift", "plant_changed")
+_MOST_OPEN = 10
 _SAID = {"false_alarm": "false alarm", "confirmed": "confirmed", "veto": "neither (veto)"}
-
-Drawing = Callable[[Alert], bytes | str]
-"""Returns an alert's picture, or why there is none."""
 
 
 class _Rate(NamedTuple):
@@ -40,7 +40,7 @@ class _Rate(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """An alert with its picture (PNG in base64), or with what the picture would say and why there is none."""
+    """An alert with its curves, or with why there are none."""
 
     id: str
     headline: str
@@ -48,18 +48,18 @@ class _Drawn(NamedTuple):
     mark: str
     reasons: list[str]
     further: list[str]
-    picture: str
-    no_picture: str
+    curves: list[Curve]
+    no_curve: str
 
 
-def page(name: str, rate: float, found: Gathered, drawing: Drawing, most_pictures: int) -> str:
-    """Return the page of a plant with its configured ``rate``: its newest alerts are drawn.
+def page(name: str, rate: float, found: Gathered, drawing: Drawing) -> str:
+    """Return the page of a plant with its configured ``rate``: its foremost alerts are drawn while there is room.
 
     It is one file, which asks for nothing from elsewhere and runs nothing: its policy forbids it.
     """
     calibrations = {each.model: each for each in found.versions}
     rates = [_rate(found, ref, judged, calibrations.get(ref), rate) for ref, judged in found.judged.items()]
-    alerts = [_drawn(found, alert, drawing(alert)) for alert in found.alerts[:most_pictures]]
+    alerts = [_drawn(found, alert, drawing.of(alert)) for alert in found.foremost if not drawing.is_full]
     return rendered(
         "report.html",
         name=name,
@@ -72,6 +72,9 @@ def page(name: str, rate: float, found: Gathered, drawing: Drawing, most_picture
         configured=_percent(rate),
         other_rates=[f"{each:g}" for each in sorted(found.rates) if each != rate][:5],
         alerts=alerts,
+        shown={one.id for one in alerts},
+        most_open=_MOST_OPEN,
+        style=Markup((files("streamad.web") / "static" / "streamad.css").read_text("utf-8")),
         listed=[_listed(found, alert) for alert in found.alerts],
         warned=_warned_summary(found),
         warnings=[_warning(found, warning) for warning in found.warnings],
@@ -131,12 +134,17 @@ def _listed(found: Gathered, alert: Alert) -> list[str]:
         cut(alert.stream, _NAME),
         cut(alert.sequence, _NAME),
         f"{alert.score:.4g}",
+        times_text(found.times.get(alert.alert_id)),
         p_text(alert.p_value) + (" (extrapolated)" if alert.tail == "extrapolated" else ""),
         _label(alert.model),
-        finding(Facts.of(alert), attribution, _NAME).replace(" %", "\N{NO-BREAK SPACE}%"),
+        _unbroken(finding(Facts.of(alert), attribution, _NAME)),
         *([_warned_before(found, alert)] if found.has_warnings else []),
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
     ]
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _warning_of(found: Gathered, alert: Alert) -> EarlyWarning | None:
@@ -173,7 +181,7 @@ def _warning(found: Gathered, warning: EarlyWarning) -> list[str]:
     ]
 
 
-def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
+def _drawn(found: Gathered, alert: Alert, drawn: list[Curve] | str) -> _Drawn:
     facts, attribution = Facts.of(alert), found.attributions.get(alert.alert_id)
     reasons: list[str] = []
     further = ["No reasons were found for it in the outputs."]
@@ -184,9 +192,8 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
             if each.share >= 0.01
         ]
         parts = [", ".join(shares), *(cut(each.text, 3 * _NAME) for each in attribution.segments)]
-        reasons = [part for part in parts if part]
-        told = basis(attribution) if isinstance(drawn, str) else []  # the picture says it, too
-        further = [f"{line[:1].upper()}{line[1:]}" for line in told]
+        reasons = [_unbroken(part) for part in parts if part]
+        further = [f"{line[:1].upper()}{line[1:]}" for line in basis(attribution)]
     elif attribution is not None:
         further = [f"Not explained: {cut(attribution.detail or 'no reason is given', _REASON)}"]
     warned = ""
@@ -196,16 +203,21 @@ def _drawn(found: Gathered, alert: Alert, drawn: bytes | str) -> _Drawn:
         alert.alert_id,
         headline(facts, attribution, _NAME),
         [
-            f"{score_line(facts)}   id {alert.alert_id}",
+            f"{score_line(facts)}{_height(found, alert)}   id {alert.alert_id}",
             f"{when(facts)}; ended by {alert.reason}",
             *([warned] if warned else []),
         ],
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
         reasons,
         further,
-        "" if isinstance(drawn, str) else b64encode(drawn).decode("ascii"),
+        [] if isinstance(drawn, str) else drawn,
         drawn if isinstance(drawn, str) else "",
     )
+
+
+def _height(found: Gathered, alert: Alert) -> str:
+    times = times_text(found.times.get(alert.alert_id))
+    return f"   {times} times the threshold" if times else ""
 
 
 def _event(event: Event) -> list[str]:
