@@ -43,6 +43,7 @@ from streamad.errors import ArtifactError, DetectorError, RegistryError, Trainin
 from streamad.judge.bank import settings_for
 from streamad.judge.calibration import scores_of
 from streamad.judge.evaluation import Evaluation
+from streamad.language import percent
 from streamad.learn.early.training import EarlyTraining
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
@@ -390,5 +391,5 @@ def _figures(manifest: Manifest) -> str:
     parts = [f"{metrics.n_training} trained", f"{metrics.n_calibration} {METHODS[metrics.method]}"]
     if references is not None:
         found = references.found
-        parts += [f"{found.share:.0%} of injected faults found at {found.rate:g}", f"AUC {references.auc:.3f}"]
+        parts += [f"{percent(found.share)} of injected faults found at {found.rate:g}", f"AUC {references.auc:.3f}"]
     return ", ".join(parts)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from streamad.drift.lasting_change import Changed, ChangeGuard
 from streamad.drift.monitor import SCORES, Drift, DriftMonitor
+from streamad.language import percent
 from streamad.settings.learning import DriftSettings
 from streamad.telemetry.events import Level
 from streamad.types import ChannelSpec, Window, from_us
@@ -102,7 +103,7 @@ class PlantWatch:
 
     def _alarm(self, changed: Changed) -> Notice:
         since, share = _text(changed.since_us), self.alert_share
-        what = f"{', '.join(changed.what)} drifted and {share:.0%} of the latest sequences alert"
+        what = f"{', '.join(changed.what)} drifted and {percent(share)} of the latest sequences alert"
         return Notice(
             "plant_changed",
             f"since {since} {what}: the plant has changed for good, or something is broken. Nothing is accepted, so "
@@ -114,8 +115,8 @@ class PlantWatch:
     def _back(self) -> Notice:
         return Notice(
             "plant_back",
-            f"alerts are no more than {self._settings.changed_share:.0%} of the latest sequences again: the plant no "
-            "longer counts as changed for good",
+            f"alerts are no more than {percent(self._settings.changed_share)} of the latest sequences again: the plant "
+            "no longer counts as changed for good",
             level="info",
         )
 

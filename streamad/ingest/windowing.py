@@ -13,13 +13,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streamad.language import percent
 from streamad.settings.plant_yaml import Settings, WindowSettings
 from streamad.types import ChannelSpec, FinishedSequence, FloatArray, IntArray, Window
 
 MAX_GRID_POINTS = 1_000_000
 """A sequence with a longer grid is unscorable: its times or the period are wrong."""
 _MAX_SPAN_US = 2**53  # 285 years: float64 holds every whole microsecond below
-_MISSING = re.compile(r"(channel .*): [0-9]+% ")
+_MISSING = re.compile(r"(channel .*): [0-9]+\s?% ")
 _SETTING = re.compile(r"\((window\.[a-z_.]+)")
 _REASON_CHARACTERS = 100
 _LATE_READING = 1.5  # usual intervals without a reading after which a channel is silent
@@ -58,11 +59,11 @@ def judged_window(
     if not sequence.partial and not sequence.is_late:
         if sequence.n_late > limits.max_late * n:
             what, limit = f"late_samples: {sequence.n_late} of {n} samples came too late", limits.max_late
-            return Unscorable(f"{what}, allowed are {100 * limit:g} % (sequences.max_late)")
+            return Unscorable(f"{what}, allowed are {percent(limit, None)} (sequences.max_late)")
         if sequence.displaced > limits.max_merged * n:
             what, limit = f"merged_samples: {sequence.displaced} of {n} samples", limits.max_merged
             replaced = "replaced another value of the same time"
-            return Unscorable(f"{what} {replaced}, allowed are {100 * limit:g} % (sequences.max_merged)")
+            return Unscorable(f"{what} {replaced}, allowed are {percent(limit, None)} (sequences.max_merged)")
     return to_window(sequence, settings.window, channels)
 
 
@@ -269,7 +270,7 @@ def _check_begun(times: _Times, readings: _Times, shown_us: float, settings: Win
 def _check_share(share: float, what: str, settings: WindowSettings, name: str) -> None:
     if share > settings.max_missing:
         raise _RefusedError(
-            f"channel {name}: {share:.0%} {what}, allowed are {settings.max_missing:.0%} (window.max_missing)"
+            f"channel {name}: {percent(share)} {what}, allowed are {percent(settings.max_missing)} (window.max_missing)"
         )
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation, Segment
 from streamad.judge.calibration import Calibration, score_of
+from streamad.language import NO_BREAK, gettext, numeral, percent
 from streamad.messages import (
     NO_METHOD,
     Alert,
@@ -48,47 +49,56 @@ def phrase(  # noqa: PLR0917  reads as: this channel, in this unit, this much ab
 def phrase_of(channel: str, unit: str, size: float | None, direction: Direction) -> str:
     """Return such as "temp_c 3.1 K above the band"."""
     if size is None or direction == "shape":
-        return f"{channel} of unusual shape"
-    return (
-        f"{channel} {figure(size)} {unit} {direction} the band"
-        if unit
-        else (f"{channel} {figure(size)} {direction} the band")
-    )
+        return gettext("%(channel)s of unusual shape", channel=channel)
+    return f"{channel} {beyond(size, unit, direction)}"
+
+
+def beyond(size: float, unit: str, direction: Direction) -> str:
+    """Return such as "3.1 K above the band"."""
+    amount = f"{figure(size)} {unit}".strip()
+    if direction == "below":
+        return gettext("%(amount)s below the band", amount=amount)
+    return gettext("%(amount)s above the band", amount=amount)
 
 
 def place(start: float, end: float) -> str:
     """Return such as "from 62 % to 80 %"."""
-    first, last = round(100 * start), round(100 * end)
-    return f"at {first} %" if first == last else f"from {first} % to {last} %"
+    return _from_to(percent(start), percent(end))
+
+
+def _from_to(first: str, last: str) -> str:
+    if first == last:
+        return gettext("at %(at)s", at=first)
+    return gettext("from %(first)s to %(last)s", first=first, last=last)
 
 
 def figure(value: float) -> str:
     """Return a number with two significant digits."""
-    return f"{float(f'{value:.2g}'):g}"
+    return numeral(f"{float(f'{value:.2g}'):g}")
 
 
 def span_text(seconds: float) -> str:
-    """Return a stretch of time in its two largest units, such as "6 h 10 min"."""
+    """Return a stretch of time in its two largest units, such as "6 h 10 min", on one line."""
     left = round(seconds)
     parts: list[str] = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         n, left = divmod(left, size)
         if n or (unit == "s" and not parts):
-            parts.append(f"{n} {unit}")
+            parts.append(f"{n}{NO_BREAK}{unit}")
         elif parts:
             break
-    return " ".join(parts[:2])
+    return NO_BREAK.join(parts[:2])
 
 
 def stretch(begin: datetime, start_time: datetime, end_time: datetime) -> str:
     """Return such as "from 5 h 40 min to 6 h 50 min", counted from ``begin``: no share is known of what still runs."""
     start, end = (span_text(max(0.0, (at - begin).total_seconds())) for at in (start_time, end_time))
-    return f"at {start}" if start == end else f"from {start} to {end}"
+    return _from_to(start, end)
 
 
 def p_text(p_value: float) -> str:
     """Return a p-value for people; it is never 0."""
-    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
+    return numeral(f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}")
 
 
 _MOST_LEADING = 3

@@ -71,13 +71,13 @@ def _catalogue(language: str) -> catalogues.NullTranslations:
 
 
 def translated(text: str) -> str:
-    """Return ``text`` in the reader's language, with the places of its values."""
-    return _catalogue(asking().language).gettext(text)
+    """Return ``text`` in the reader's language, with the places of its values; no line begins with %."""
+    return _catalogue(asking().language).gettext(text).replace(" %%", f"{NO_BREAK}%%")
 
 
 def translated_for(one: str, many: str, n: int) -> str:
     """Return ``one`` or ``many``, as the reader's language has it for ``n`` things, with the places of its values."""
-    return _catalogue(asking().language).ngettext(one, many, n)
+    return _catalogue(asking().language).ngettext(one, many, n).replace(" %%", f"{NO_BREAK}%%")
 
 
 def gettext(text: str, /, **values: object) -> str:
@@ -116,9 +116,15 @@ def numeral(text: str) -> str:
     return text.replace(".", ",") if asking().language == "de" else text
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """Return a share in per cent, on one line: 84 %, or 2.5 % with one of ``digits``."""
-    return numeral(f"{100 * share:.{digits}f}") + f"{NO_BREAK}%"
+def percent(share: float, digits: int | None = 0) -> str:
+    """Return a share in per cent, on one line: 84 %, or 2.5 % with one of ``digits``; None: as many as it needs."""
+    text = f"{100 * share:.3g}" if digits is None else f"{100 * share:.{digits}f}"
+    return f"{numeral(text)}{NO_BREAK}%"
+
+
+def percents(low: float, high: float, digits: int = 0) -> str:
+    """Return a range of shares: 17 % to 25 %."""
+    return gettext("%(low)s to %(high)s", low=percent(low, digits), high=percent(high, digits))
 
 
 _FORMS: Final[dict[Form, str]] = {
@@ -135,4 +141,4 @@ def moment(at: datetime, form: Form = "second", *, is_zoned: bool = True) -> str
     """Return a time, with the name of its zone if ``is_zoned``."""
     local = at.astimezone(asking().zone or UTC)
     fine = f".{local.microsecond // 1000:03d}" if form == "fine" else ""
-    return f"{local:{_FORMS[form]}}{fine}" + f"{NO_BREAK}{local:%Z}" * is_zoned
+    return f"{local:{_FORMS[form]}}{fine}" + f" {local:%Z}" * is_zoned

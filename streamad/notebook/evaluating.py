@@ -19,6 +19,7 @@ from streamad.errors import InputError, some_of
 from streamad.judge.evaluation import Evaluation
 from streamad.judge.evaluation import evaluate as figures_of
 from streamad.judge.label_words import word_means
+from streamad.language import percent, percents
 from streamad.messages import Verdict
 from streamad.notebook.arguments import items, refused, says
 from streamad.notebook.fitting import fitted
@@ -260,5 +261,5 @@ def _label_row(
 def _rate(rate: float | None, interval: tuple[float, float] | None) -> str:
     if rate is None:
         return ""
-    within = "" if interval is None else f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
-    return f"{100 * rate:.1f} %{within}"
+    within = "" if interval is None else f" ({percents(*interval)})"
+    return f"{percent(rate, 1)}{within}"

@@ -17,6 +17,7 @@ from streamad.judge.envelope import Envelope
 from streamad.judge.explainer import attribution_by
 from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import alert_of, p_text
+from streamad.language import percent
 from streamad.messages import Attribution, ChannelSegment, ChannelShare, NearestSequence, Verdict
 from streamad.notebook.arguments import path as a_path
 from streamad.pictures.content import Courses, picture_of
@@ -107,7 +108,7 @@ class Reasons:
         for each in self.shares:
             if each.share >= _LEAST_SHARE:
                 words = "; ".join(one.text for one in self.segments if one.channel == each.channel)
-                lines.append(f"{100 * each.share:3.0f} %  {words or each.channel}")
+                lines.append(f"{percent(each.share):>5}  {words or each.channel}")
         lines += [f"near   {each.sequence} (normal, distance {each.distance:.2g})" for each in self.nearest]
         return "\n".join(lines)
 

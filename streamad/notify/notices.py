@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from streamad.judge.verdicts import place
+from streamad.language import percent
 from streamad.messages import Alert, Attribution, ChannelSegment
 from streamad.notify.bodies import (
     AlertBody,
@@ -199,7 +200,7 @@ def _reasons(item: Item, attribution: Attribution) -> list[str]:
         words = [
             f"{departure(each)} {item.span(each)}" for each in attribution.segments if each.channel == share.channel
         ]
-        lines.append("  ".join([f"{cut(share.channel, _NAME)} {100 * share.share:.0f} %", *words]))
+        lines.append("  ".join([f"{cut(share.channel, _NAME)} {percent(share.share)}", *words]))
     lines += [f"nearest normal: {cut(each.sequence, _NAME)}" for each in attribution.nearest[:1]]
     return lines
 

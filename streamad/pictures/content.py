@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration
 from streamad.judge.envelope import Band, Clock, Envelope
+from streamad.language import percent
 from streamad.messages import Attribution, ChannelSegment, Direction
 from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
@@ -210,7 +211,7 @@ def picture_of(
     if shown_band is not None and np.isnan(shown_band.middle[:, -1]).any():
         said.append("its end has no normal band: no training sequence is so long")
     if courses.shown < 0.999:
-        said.append(f"the judged window holds the first {100 * courses.shown:.0f} % of the sequence")
+        said.append(f"the judged window holds the first {percent(courses.shown)} of the sequence")
     return Picture(
         facts,
         attribution,
@@ -294,4 +295,4 @@ def _others(channels: Sequence[ChannelSpec], shares: dict[str, float]) -> str:
 
 
 def _with_share(name: str, share: float | None) -> str:
-    return name if share is None or share < 0.005 else f"{name} {100 * share:.0f} %"
+    return name if share is None or share < 0.005 else f"{name} {percent(share)}"

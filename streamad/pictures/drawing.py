@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from streamad.errors import PluginError
+from streamad.language import percent
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores, printable
 from streamad.pictures.facts import MARKS, basis, departure, headline, score_line, when
 from streamad.pictures.ticks import labels_of, log_ticks, round_ticks, unit_for
@@ -249,7 +250,7 @@ def _head_panel(page: _Page, axes: Any, picture: Picture, panel: Panel) -> None:
     """Write over a panel: channel and unit, share, and the segments in words."""
     name = printable(panel.name, 44) + (f"  [{printable(panel.unit, 12)}]" if panel.unit else "")
     if panel.share is not None:
-        name += f"   {100 * panel.share:.0f} %" if panel.share >= 0.01 else "   below 1 %"
+        name += f"   {percent(panel.share)}" if panel.share >= 0.01 else "   below 1 %"
     written = page.above(axes, _OUT, name, most=0.5 * _WIDTH, size=9.5, weight="bold", color=_INK, ha="left")
     if not panel.segments:
         return

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from streamad.judge.verdicts import NAMED_SHARE, figure, p_text, phrase
+from streamad.judge.verdicts import NAMED_SHARE, beyond, p_text, phrase
+from streamad.language import Form, Words, catalogued, gettext, moment, ngettext, numeral, percent
 from streamad.messages import (
     NO_METHOD,
     Alert,
@@ -28,12 +29,21 @@ _NAME = 60
 _CELL, _MOST_CELLS = 32, 4
 _COUNTED_FROM = 1970
 _FINE_S = 10.0  # shorter sequences have times in milliseconds
-_SAID = {
-    "normal": "normal",
-    "anomalous": "alert",
-    "unscorable": "could not be judged",
-    "learning": "was not judged: there was no model yet",
-}
+_SAID = Words(
+    {
+        "normal": catalogued("normal"),
+        "anomalous": catalogued("alert"),
+        "unscorable": catalogued("could not be judged"),
+        "learning": catalogued("was not judged: there was no model yet"),
+    }
+)
+_DECIDED = Words(
+    {
+        "normal": catalogued("normal"),
+        "unscorable": catalogued("not judged"),
+        "learning": catalogued("learning"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +139,8 @@ def finding(facts: Facts, attribution: Attribution | None, most: int | None = No
 def shares_of(attribution: Attribution, most: int | None = None) -> str:
     """Return the channels with the largest shares, "" if none has a large one."""
     named = [each for each in attribution.channels[:_NAMED] if each.share >= NAMED_SHARE]
-    words = (f"{cut(each.channel, most or len(each.channel))} {100 * each.share:.0f} %" for each in named)
-    return f"because of {', '.join(words)}" if named else ""
+    words = (f"{cut(each.channel, most or len(each.channel))} {percent(each.share)}" for each in named)
+    return gettext("because of %(channels)s", channels=", ".join(words)) if named else ""
 
 
 def cut(name: str, most: int) -> str:
@@ -140,16 +150,23 @@ def cut(name: str, most: int) -> str:
 
 def score_line(facts: Facts) -> str:
     """Return decision, score, p-value and configured rate in words."""
-    parts = [f"{MARKS['above']} ALERT" if facts.is_alert else f"● {facts.decision}"]
+    parts = [f"{MARKS['above']} {gettext('ALERT')}" if facts.is_alert else f"● {_DECIDED[facts.decision]}"]
     if facts.score is not None:
-        parts.append(f"score {facts.score:.4g}")
+        parts.append(gettext("score %(score)s", score=numeral(f"{facts.score:.4g}")))
     if facts.p_value is not None:
-        extrapolated = ", extrapolated" if facts.tail == "extrapolated" else ""
-        at = "" if facts.rate is None else f" (alert at {facts.rate:g} or less{extrapolated})"
-        parts.append(f"p {p_text(facts.p_value)}{at}")
+        parts.append(f"p {p_text(facts.p_value)}{_limit(facts)}")
     if facts.model is not None:
-        parts.append(f"model {facts.model.name} {facts.model.version}")
+        parts.append(gettext("model %(name)s %(version)s", name=facts.model.name, version=facts.model.version))
     return "   ".join(parts)
+
+
+def _limit(facts: Facts) -> str:
+    if facts.rate is None:
+        return ""
+    rate = numeral(f"{facts.rate:g}")
+    if facts.tail == "extrapolated":
+        return " " + gettext("(alert at %(rate)s or less, extrapolated)", rate=rate)
+    return " " + gettext("(alert at %(rate)s or less)", rate=rate)
 
 
 def is_counted(at: datetime) -> bool:
@@ -166,21 +183,28 @@ def elapsed(at: datetime) -> str:
 
 def when(facts: Facts) -> str:
     """Return start, end, length, what was lost, and the row in the table of batches, in words."""
-    n = ", ".join(["1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples", *_lost(facts), *_batch(facts)])
     start, end = facts.start_time, facts.end_time
     if is_counted(start):
-        return f"{elapsed(start)} to {elapsed(end)} since the start of its clock, {n}"
-    first, last = f"{start:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S}"
-    if facts.span_s < _FINE_S:
-        first, last = (f"{text}.{at.microsecond // 1000:03d}" for text, at in ((first, start), (last, end)))
-    if start.date() == end.date():
+        first, last = elapsed(start), elapsed(end)
+        return gettext("%(first)s to %(last)s since the start of its clock, %(what)s", first=first, last=last,
+                       what=seen_of(facts))  # fmt: skip
+    form: Form = "fine" if facts.span_s < _FINE_S else "second"
+    first, last = moment(start, form, is_zoned=False), moment(end, form)
+    if first.partition(" ")[0] == last.partition(" ")[0]:
         last = last.partition(" ")[2]
-    return f"{first} to {last} UTC, {n}"
+    return gettext("%(first)s to %(last)s, %(what)s", first=first, last=last, what=seen_of(facts))
+
+
+def seen_of(facts: Facts) -> str:
+    """Return how many samples there were, what was lost, and the row in the table of batches, in words."""
+    n = ngettext("%(num)s sample", "%(num)s samples", facts.n_samples)
+    return ", ".join([n, *_lost(facts), *_batch(facts)])
 
 
 def _lost(facts: Facts) -> list[str]:
-    parts = [f"{facts.n_merged} displaced by another of their time"] * bool(facts.n_merged)
-    return parts + [f"{facts.n_late} too late"] * bool(facts.n_late)
+    merged = gettext("%(n)s displaced by another of their time", n=facts.n_merged)
+    late = gettext("%(n)s too late", n=facts.n_late)
+    return [merged] * bool(facts.n_merged) + [late] * bool(facts.n_late)
 
 
 def _batch(facts: Facts) -> list[str]:
@@ -191,8 +215,8 @@ def _batch(facts: Facts) -> list[str]:
 def departure(segment: ChannelSegment) -> str:
     """Return how a channel departs in a segment, such as "3.1 K above the band"."""
     if segment.size is None or segment.direction == "shape":
-        return "unusual shape"
-    return " ".join(filter(None, (figure(segment.size), cut(segment.unit, _UNIT), segment.direction, "the band")))
+        return gettext("unusual shape")
+    return beyond(segment.size, cut(segment.unit, _UNIT), segment.direction)
 
 
 def speakers(attribution: Attribution) -> list[str]:
@@ -203,18 +227,19 @@ def speakers(attribution: Attribution) -> list[str]:
 
 
 def _speaker(term: TermShare) -> str:
-    who = term.member or f"transformation {term.transformation}"
-    return f"{who} (term {term.term:.3g}, above {100 * term.calibration_quantile:.0f} % of calibration)"
+    who = term.member or gettext("transformation %(number)s", number=term.transformation)
+    size, above = numeral(f"{term.term:.3g}"), percent(term.calibration_quantile)
+    return gettext("%(who)s (term %(size)s, above %(share)s of calibration)", who=who, size=size, share=above)
 
 
 def basis(attribution: Attribution) -> list[str]:
     """Return in words what the reasons rest on: who spoke, and the normal sequences that are nearest."""
     lines = []
     if spoke := speakers(attribution):
-        lines.append(f"spoke: {', '.join(spoke)}")
+        lines.append(gettext("spoke: %(who)s", who=", ".join(spoke)))
     if attribution.nearest:
         near = ", ".join(f"{cut(each.sequence, _NAME)} ({each.distance:.2g})" for each in attribution.nearest[:3])
-        lines.append(f"nearest normal sequences (distance): {near}")
+        lines.append(gettext("nearest normal sequences (distance): %(names)s", names=near))
     return lines
 
 

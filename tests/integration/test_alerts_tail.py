@@ -64,7 +64,7 @@ def test_it_prints_the_warnings_of_their_sink(plant: CliPlant) -> None:
     warning = warning_of(1)
     (plant.folder / "warnings.jsonl").write_bytes(msgspec.json.encode(warning) + b"\n")
     outcome = plant("alerts tail --url file:warnings.jsonl --no-follow", config=False)
-    said = "WARN reactor-1 B-1 at 54 % of the usual length (27 s)  p 0.0100  id "
+    said = "WARN reactor-1 B-1 at 54\u00a0% of the usual length (27\u00a0s)  p 0.0100  id "
     assert outcome.out == f"{said}{warning.warning_id[:8]}\n"
 
 

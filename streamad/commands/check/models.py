@@ -14,6 +14,7 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import Router
 from streamad.judge.calibration import certifiable_rate
 from streamad.judge.scoring import ModelInService
+from streamad.language import percents
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
 from streamad.learn.registry.registry import NoModelError
@@ -148,7 +149,7 @@ def looks_of(settings: Settings, model: ModelInService) -> list[Finding]:
             warning("alerts.early", what, "streamad train" if settings.learning is None else "streamad models retrain")
         ]
     n, ages = early.calibration.n, [look.form.n_points / early.usual for look in early.looks]
-    shown = f"{len(ages)} looks at {ages[0]:.0%} to {ages[-1]:.0%} of the usual length"
+    shown = f"{len(ages)} looks at {percents(ages[0], ages[-1])} of the usual length"
     if rate < certifiable_rate(n):
         fact = f"{shown}; {n} sequences cannot certify {rate:g}: the tail is extrapolated"
         advice = f"set alerts.early.false_alarm_rate to {certifiable_rate(n):.2g} or more, or train on more sequences"

@@ -7,6 +7,7 @@ from typing import Any
 
 from streamad.commands.shared.console import note, out, styled
 from streamad.judge.verdicts import p_text, place
+from streamad.language import percent
 from streamad.messages import Attribution, ChannelShare
 from streamad.outputs.cases import Case
 from streamad.pictures.content import Scores
@@ -62,7 +63,7 @@ def _print_reasons(attribution: Attribution) -> None:
         _line("" if number else "channels", _share(share, attribution, width))
     if rest := len(attribution.channels) - len(large):
         what = "more channels" if rest > 1 else "more channel"
-        _line("" if large else "channels", f"{rest} {what if large else 'channels'} below {100 * _LEAST_SHARE:.0f} %")
+        _line("" if large else "channels", f"{rest} {what if large else 'channels'} below {percent(_LEAST_SHARE)}")
     for number, speaker in enumerate(speakers(attribution)):
         _line("" if number else "spoke", speaker)
     for number, each in enumerate(attribution.nearest):
@@ -78,7 +79,7 @@ def _share(share: ChannelShare, attribution: Attribution, width: int) -> str:
         f" ({each.start_time:%H:%M:%S} to {each.end_time:%H:%M:%S})"
         for each in segments
     ]
-    return "  ".join([f"{visible_name(share.channel):<{width}} {100 * share.share:>3.0f} %", *words])
+    return "  ".join([f"{visible_name(share.channel):<{width}} {percent(share.share):>5}", *words])
 
 
 def as_json(case: Case, scores: Scores | None, missing: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -53,6 +53,7 @@ from streamad.commands.init.rules.times import (
 )
 from streamad.commands.init.stepped import with_steps
 from streamad.errors import SourceError, some_of
+from streamad.language import percent
 from streamad.types import IntArray
 
 _MANY_DISPLACED = 0.05
@@ -402,7 +403,9 @@ def _resolved(
         return with_parts(time, columns, rows, notes)
     for other in finer(time, times, columns):
         if rows.displaced(groups, readings, times_of(other, columns, len(places))) < lost / 10:
-            notes.append(f"the time is {other.title}: by {time.title} alone {lost:.0%} of the rows share their time")
+            notes.append(
+                f"the time is {other.title}: by {time.title} alone {percent(lost)} of the rows share their time"
+            )
             return replace(other, unused=time.unused, others=(), note=time.note)
     return time
 
@@ -439,4 +442,4 @@ def _remedy_for_shared_times(
         return None
     period_us = float(np.median(steps)) / max(1, round(1 / (1 - share)))
     evenly = f", or read rows as evenly spaced with --row-period {duration_text(max(1, round(period_us)))}"
-    return f"{share:.0%} of the rows have the time of another in {time.title}: give a finer time{evenly * has_ids}"
+    return f"{percent(share)} of the rows have the time of another in {time.title}: give a finer time{evenly * has_ids}"

@@ -15,6 +15,7 @@ from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import PluginError, RegistryError, UsageError
 from streamad.judge.calibration import Calibration
+from streamad.language import percent
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.verify import verify_file
@@ -116,8 +117,8 @@ def _readme(manifest: Manifest, calibration: Calibration, rate: float) -> str:
 | terms | float32 | [B, K] | the score of a sequence is the sum of its K terms |
 
 A window holds {grid}. Longer sequences are {longer}. Missing values are interpolated over time between
-a channel's readings, and held at the edges; with more than {form.max_missing:.0%} of a channel missing, or fewer than
-{form.min_samples} samples, there is no score. Channels are not scaled: the model does that.
+a channel's readings, and held at the edges; with more than {percent(form.max_missing)} of a channel missing, or fewer
+than {form.min_samples} samples, there is no score. Channels are not scaled: the model does that.
 
 | index | channel | unit |
 |---|---|---|

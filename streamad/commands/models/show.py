@@ -13,6 +13,7 @@ from streamad.commands.shared.figures.certification import calibration_text
 from streamad.commands.shared.figures.faults import FoundFaults, print_by_fault, print_references
 from streamad.commands.shared.figures.warnings import print_expected
 from streamad.errors import some_of
+from streamad.language import percent
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.outputs.stored import time_text
@@ -83,7 +84,9 @@ def _members(settings: Mapping[str, Any]) -> None:
 def _windows(manifest: Manifest) -> str:
     form = manifest.window
     grid = "" if form.resample_period_us is None else f", on a grid of {form.resample_period_us / 1e6:g} s"
-    return f"{form.length} samples{grid}; longer: {form.longer}; missing at most {form.max_missing:.0%} of a channel"
+    return (
+        f"{form.length} samples{grid}; longer: {form.longer}; missing at most {percent(form.max_missing)} of a channel"
+    )
 
 
 def _training(manifest: Manifest) -> str:

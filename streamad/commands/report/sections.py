@@ -14,6 +14,7 @@ from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.losses import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
 from streamad.judge.verdicts import p_text
+from streamad.language import percent
 from streamad.messages import Alert, EarlyWarning, Event, ModelRef
 from streamad.pictures.facts import MARKS, Facts, basis, cut, finding, headline, is_explained, score_line, when
 from streamad.pictures.warned import age_and_lead, lead_of, warned_finding
@@ -123,7 +124,7 @@ def _rate(found: Gathered, ref: ModelRef, judged: Judged, version: Version | Non
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return percent(share, None)
 
 
 def _listed(found: Gathered, alert: Alert) -> list[str]:
@@ -174,7 +175,7 @@ def _warning(found: Gathered, warning: EarlyWarning) -> list[str]:
         _time(warning.time),
         cut(warning.stream, _NAME),
         cut(warning.sequence, _NAME),
-        f"{warning.age:.0%}",
+        percent(warning.age),
         p_text(warning.p_value) + (" (extrapolated)" if warning.tail == "extrapolated" else ""),
         warned_finding(warning, found.attributions.get(warning.warning_id), _NAME),
         became,
@@ -187,7 +188,7 @@ def _drawn(found: Gathered, alert: Alert, drawn: list[Curve] | str) -> _Drawn:
     further = ["No reasons were found for it in the outputs."]
     if attribution is not None and is_explained(attribution):
         shares = [
-            f"{cut(each.channel, _NAME)} {100 * each.share:.0f} %"
+            f"{cut(each.channel, _NAME)} {percent(each.share)}"
             for each in attribution.channels[:6]
             if each.share >= 0.01
         ]

@@ -15,6 +15,7 @@ from streamad.commands.shared.console import Bar, Fields, count, err, stop_on_si
 from streamad.commands.shared.figures.report import RunReport
 from streamad.errors import StalledError
 from streamad.judge.verdicts import NO_REASON, p_text, span_text
+from streamad.language import percent
 from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
@@ -62,7 +63,7 @@ def alert_line(alert: Alert, attribution: Attribution | None = None, warned: War
     if alert.tail == "extrapolated":
         line.add("(extrapolated)")
     if warned is not None:
-        line.add(f"warned of at {round(100 * warned.age)} %")
+        line.add(f"warned of at {percent(warned.age)}")
     if attribution is not None:
         _add_reasons(line, attribution)
     return line.add(f"id {alert.alert_id[:_ID_CHARACTERS]}", "dim")
@@ -71,7 +72,7 @@ def alert_line(alert: Alert, attribution: Attribution | None = None, warned: War
 def warning_line(warning: EarlyWarning, attribution: Attribution | None = None) -> Fields:
     """Return one line for a person: which running sequence leaves the normal course, at which age, and why."""
     line = Fields(len("WARN ")).add("WARN", "bold yellow").add(warning.stream, gap=" ").add(warning.sequence, gap=" ")
-    line.add(f"at {round(100 * warning.age)} % of the usual length", gap=" ")
+    line.add(f"at {percent(warning.age)} of the usual length", gap=" ")
     line.add(f"({span_text((warning.time - warning.start_time).total_seconds())})", gap=" ")
     line.add(f"p {p_text(warning.p_value)}")
     if warning.tail == "extrapolated":
@@ -90,7 +91,7 @@ def attribution_line(attribution: Attribution) -> Fields:
 
 def _add_reasons(line: Fields, attribution: Attribution) -> None:
     """Add the channels with the largest shares, when the first one departs from normal, and the nearest sequence."""
-    first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
+    first = [f"{share.channel} {percent(share.share)}" for share in attribution.channels[:2] if share.share >= 0.01]
     if first:
         line.add(f"because of {', '.join(first)}")
     for segment in attribution.segments[:1]:

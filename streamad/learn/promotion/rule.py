@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from streamad.language import percent, percents
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.settings.learning import PromotionSettings
 
@@ -83,11 +84,11 @@ def _refusals(
     limit = max(theirs.false_alarm_rate, comparison.false_alarm_rate) + settings.false_alarms
     n = _n_kept(comparison, ours)
     if _is_above(ours.n_alerts, n, limit):
-        yield f"{ours.n_alerts} false alarms on {n} normal sequences, {limit:.1%} are allowed"
+        yield f"{ours.n_alerts} false alarms on {n} normal sequences, {percent(limit, 1)} are allowed"
     if ours.detection < theirs.detection - settings.detection:
         yield (
-            f"it finds {ours.detection:.1%} of the injected faults, the champion {theirs.detection:.1%} "
-            f"(at most {settings.detection:.1%} less are allowed)"
+            f"it finds {percent(ours.detection, 1)} of the injected faults, the champion "
+            f"{percent(theirs.detection, 1)} (at most {percent(settings.detection, 1)} less are allowed)"
         )
 
 
@@ -98,7 +99,7 @@ def _refusals_by_looks(
         yield "it has no looks at running sequences, the champion has"
     limit, n = max(theirs.warned_share, rate) + settings.false_alarms, ours.n_watched
     if _is_above(ours.n_warned, n, limit):
-        yield f"{ours.n_warned} false warnings of {n} running normal sequences, {limit:.1%} are allowed"
+        yield f"{ours.n_warned} false warnings of {n} running normal sequences, {percent(limit, 1)} are allowed"
 
 
 def _refusals_by_marks(
@@ -127,6 +128,6 @@ def _summary(comparison: Comparison, model: ModelFigures) -> str:
     low, high = model.interval
     warned = f", {model.n_warned} of {model.n_watched} warned of while they ran" if model.has_looks else ""
     return (
-        f"{model.n_alerts} false alarms on {_n_kept(comparison, model)} normal sequences ({low:.1%} to {high:.1%}), "
-        f"{model.detection:.1%} of the injected faults found{warned}"
+        f"{model.n_alerts} false alarms on {_n_kept(comparison, model)} normal sequences ({percents(low, high, 1)}), "
+        f"{percent(model.detection, 1)} of the injected faults found{warned}"
     )

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError
+from streamad.language import percent
 from streamad.learn.early.stored import why_too_few
 from streamad.learn.promotion.review import waiting_version, was_declined
 from streamad.learn.promotion.rule import Ruling
@@ -160,7 +161,7 @@ class Retraining:
         settings, share = self.workshop.learning, plan.calibration.alert_share
         if share > settings.drift.changed_share:
             return (
-                f"{share:.0%} of the reserved sequences alerted, so the plant seems to have changed for good: "
+                f"{percent(share)} of the reserved sequences alerted, so the plant seems to have changed for good: "
                 "learn it anew with `streamad models relearn --since TIME`"
             )
         fewest = min(len(plan.calibration), len(plan.comparison))

@@ -19,6 +19,7 @@ from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
 from streamad.judge.envelope import Envelope
 from streamad.judge.scoring import TrainingIds
+from streamad.language import percent
 from streamad.learn.early.training import TrainedEarly
 from streamad.learn.registry.arrays import (
     PROBE_TOLERANCE,
@@ -221,8 +222,8 @@ class Publisher:
         deviations = candidates.deviations(scorer)
         if share_alike(deviations) < _LEAST_ALIKE:
             raise DetectorError(
-                f"it scores otherwise than the model ({1 - share_alike(deviations):.0%} of {len(deviations)} windows, "
-                f"median deviation {np.median(deviations):.2g})"
+                f"it scores otherwise than the model ({percent(1 - share_alike(deviations))} of {len(deviations)} "
+                f"windows, median deviation {np.median(deviations):.2g})"
             )
         return _Export(backend, files, scorer, deviations)
 

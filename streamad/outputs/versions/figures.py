@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streamad.injected_faults import STRENGTHS
+from streamad.language import NO_BREAK, percent, percents
 
 _Figures: TypeAlias = Mapping[str, float]
 _Text: TypeAlias = Callable[[_Figures, str], str]
@@ -51,9 +52,9 @@ def _false_alarms(figures: _Figures, who: str) -> str:
         return ""
     low, high = (figures.get(f"{who}.false_alarm_rate_{end}") for end in ("low", "high"))
     n = figures.get(f"{who}.alerts")
-    interval = "" if low is None or high is None else f", 95 %: {low:.1%} to {high:.1%}"
+    interval = "" if low is None or high is None else f", 95 %: {percents(low, high, 1)}"
     counted = "" if n is None else f"{n:.0f}: "
-    return f"{counted}{figures[f'{who}.false_alarm_rate']:.1%}{interval}"
+    return f"{counted}{percent(figures[f'{who}.false_alarm_rate'], 1)}{interval}"
 
 
 def _warned(figures: _Figures, who: str) -> str:
@@ -63,7 +64,7 @@ def _warned(figures: _Figures, who: str) -> str:
 
 def _percent(figures: _Figures, who: str, *, name: str) -> str:
     share = figures.get(f"{who}.{name}")
-    return "" if share is None else f"{share:.1%}"
+    return "" if share is None else percent(share, 1)
 
 
 def _by_strength(figures: _Figures, who: str, *, kind: str) -> str:
@@ -72,7 +73,7 @@ def _by_strength(figures: _Figures, who: str, *, kind: str) -> str:
     found = [figures.get(f"{who}.detection.{kind}.{strength}") for strength in STRENGTHS]
     if not share or all(each is None for each in found):
         return share
-    return f"{share} ({' / '.join('-' if each is None else f'{each:.0%}'[:-1] for each in found)} %)"
+    return f"{share} ({' / '.join('-' if each is None else f'{100 * each:.0f}' for each in found)}{NO_BREAK}%)"
 
 
 def _silenced(figures: _Figures, who: str) -> str:

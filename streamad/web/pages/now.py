@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from streamad.judge.evaluation import alerts_by_chance
+from streamad.language import percent
 from streamad.types import from_us
 from streamad.web.attention import INBOX, Attention
 from streamad.web.charts.lanes import swimlanes
@@ -146,11 +147,11 @@ def budget_of(n_judged: int, n_alerts: int, rate: float, n_calibration: int | No
     usual = f"{rate * n_judged:.2g}"
     expected = None if n_calibration is None else alerts_by_chance(n_judged, n_calibration, rate)
     if expected is None:
-        return Budget(False, f"{text}; if all were normal, a rate of {100 * rate:g} % gives {usual} on average.")
+        return Budget(False, f"{text}; if all were normal, a rate of {percent(rate, None)} gives {usual} on average.")
     low, high = expected
     if n_alerts > high:
-        where = f"where chance gives {usual} ({low} to {high}) at a rate of {100 * rate:g} % if all are normal"
+        where = f"where chance gives {usual} ({low} to {high}) at a rate of {percent(rate, None)} if all are normal"
         return Budget(True, f"{text}, {where}")
     compared = "fewer than" if n_alerts < low else "as many as"
-    range_ = f"{low} to {high}, {usual} on average at a rate of {100 * rate:g} %"
+    range_ = f"{low} to {high}, {usual} on average at a rate of {percent(rate, None)}"
     return Budget(False, f"{text}: {compared} chance gives if all are normal ({range_}).")

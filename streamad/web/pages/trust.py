@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from streamad.judge.evaluation import clopper_pearson
-from streamad.language import percent
+from streamad.language import percent, percents
 from streamad.web.charts.scores import histogram
 from streamad.web.rendering import JUDGED, count, rendered
 from streamad.web.site import Site
@@ -46,7 +46,7 @@ def _rates(site: Site, model: str, version: str, judged: Sequence[SeenSequence])
         f"{model} {version}",
         str(len(judged)),
         str(n_alerts),
-        f"{percent(n_alerts / len(judged), 1)} ({percent(low, 1)} to {percent(high, 1)})",
+        f"{percent(n_alerts / len(judged), 1)} ({percents(low, high, 1)})",
         percent(rate, 1),
         "unknown" if n_calibration is None else str(n_calibration),
     )
@@ -61,5 +61,5 @@ def precision(marks: Counter[str]) -> str:
     low, high = clopper_pearson(n_right, n)
     words = ((kind, n_marks, JUDGED[kind]) for kind, n_marks in sorted(marks.items()) if kind in JUDGED)
     said = ", ".join(count(each, word) if kind == "false_alarm" else f"{each} {word}" for kind, each, word in words)
-    share = f"{n_right} of {n}, {percent(n_right / n)} ({percent(low)} to {percent(high)})"
+    share = f"{n_right} of {n}, {percent(n_right / n)} ({percents(low, high)})"
     return f"Anomalies among the judged alerts: {share}. {said}."

@@ -63,5 +63,5 @@ def test_a_warning_in_a_topic_becomes_a_notice_with_its_reasons_once(
     assert [notice["data"]["warning"]["warning_id"] for notice in notices] == [id_of(101), id_of(103)]
     for notice in notices:
         assert notice["data"]["attribution"]["alert_id"] == notice["data"]["warning"]["warning_id"]
-        assert "leaves the normal course at 54 % of the usual length" in notice["data"]["headline"]
+        assert "leaves the normal course at 54\u00a0% of the usual length" in notice["data"]["headline"]
         assert "temp_c 2 K above the band" in notice["data"]["headline"]

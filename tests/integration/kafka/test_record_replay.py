@@ -206,7 +206,7 @@ def test_training_on_a_live_topic_ends_and_leaves_halves_out(plant: CliPlant, ka
     plant.write_config(source={"url": f"kafka://{kafka.bootstrap}/{topic}"}, model={"recordings": None})
     refused = plant("train", "--no-promote")
     assert refused.code == 1
-    assert "15 % of 447 samples (31 too late, 36 records refused) are lost" in refused.err
+    assert "15\u00a0% of 447 samples (31 too late, 36 records refused) are lost" in refused.err
     whole = plant("train", "--no-promote", "--force")
     assert whole.code == 0, whole.err
     assert "trained on 36 sequences" in whole.out, whole.err

@@ -30,7 +30,8 @@ def said(monkeypatch: pytest.MonkeyPatch, evaluation: Evaluation, n_models: int 
         monkeypatch.setattr(f"streamad.commands.shared.{module}.out", console)
     print_by_label(evaluation, n_models)
     assert isinstance(console.file, StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    text = console.file.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def test_a_bare_pair_of_labels_has_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +44,9 @@ def test_several_anomalous_labels_have_a_row_each_and_one_normal_label_has_none(
 ) -> None:
     assert said(monkeypatch, of(("stuck", 4, 1), ("drift", 10, 10))) == [
         "Found by label:",
-        "label  alerted   share (95 % interval)   AUC",
-        "drift  10 of 10  100.0% (69.2 to 100.0)  1.000",
-        "stuck  1 of 4    25.0% (0.6 to 80.6)     0.625",
+        "label  alerted   share (95 % interval)    AUC",
+        "drift  10 of 10  100.0 % (69.2 to 100.0)  1.000",
+        "stuck  1 of 4    25.0 % (0.6 to 80.6)     0.625",
     ]
 
 
@@ -53,8 +54,8 @@ def test_several_normal_labels_have_a_row_each(monkeypatch: pytest.MonkeyPatch) 
     assert said(monkeypatch, of(("1", 4, 3), normal=("good", "fair"))) == [
         "False alarms by label:",
         "label  alerted  share (95 % interval)",
-        "fair   0 of 10  0.0% (0.0 to 30.8)",
-        "good   0 of 10  0.0% (0.0 to 30.8)",
+        "fair   0 of 10  0.0 % (0.0 to 30.8)",
+        "good   0 of 10  0.0 % (0.0 to 30.8)",
     ]
 
 
@@ -94,7 +95,7 @@ def test_a_label_is_foreign_text_that_keeps_to_its_cell(monkeypatch: pytest.Monk
     assert all(line.isprintable() for line in lines)
     assert not any("pw@" in line for line in lines)
     assert "1500 of 1500" in lines[2]
-    assert "1000 of 1234  81.0% (78.7 to 83.2)" in lines[3]
+    assert "1000 of 1234  81.0 % (78.7 to 83.2)" in lines[3]
     assert wide.by_label[0].label == hostile
 
 

@@ -180,7 +180,7 @@ def test_a_flag_that_is_true_in_long_runs_cuts(tmp_path: Path, name: str, on_off
     assert (state.field, state.in_) == (name, (on_off[0],))
     assert [channel.name for channel in settings.channels] == ["temp", "flow"]
     assert said["sequences"]["n_sequences"] == 16
-    assert any("33% of the samples lie outside" in note and "[gap]" in note for note in said["notes"])
+    assert any("33\u00a0% of the samples lie outside" in note and "[gap]" in note for note in said["notes"])
 
 
 @pytest.mark.parametrize("name", ["heater_running", "alarm"])

@@ -41,7 +41,7 @@ def test_without_the_zone_a_night_that_would_lose_its_second_hour_asks_for_it(tm
     result = init(night(tmp_path / "night.csv"))
     assert isinstance(result.exception, SourceError)
     said = str(result.exception)
-    assert "would lose 33 % of 540 samples (179 too late): nothing was written; " in said
+    assert "would lose 33\u00a0% of 540 samples (179 too late): nothing was written; " in said
     assert "; give the plant's zone with --timezone, for example Europe/Berlin" in said
     assert "times in time go back by an hour, as where clocks are set back" in result.stderr
     assert not (tmp_path / "plant.yaml").exists()

@@ -383,7 +383,7 @@ def test_two_versions_side_by_side(trained: Path) -> None:
     for model in (comparison["champion"], comparison["challenger"]):
         low, high = model["interval"]
         assert f"{model['n_alerts']}: {model['false_alarm_rate']:.1%}, 95 %: {low:.1%} to {high:.1%}" in text
-        assert f"{model['by_fault']['wrong_order']:.1%} (" in text
+        assert f"{100 * model['by_fault']['wrong_order']:.1f}\u00a0% (" in text
     assert json_of(trained, "compare", "0001") == found  # with the one in service
     assert registry_at(trained).current("default") == second
 
@@ -409,7 +409,7 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
         assert record["n_held_out"] <= found["n_sequences"]
         for one in (record, *record["others"][:2]):
             assert one["found"]["rate"] == 0.2
-            assert f"{one['found']['share']:.0%}" in text
+            assert f"{100 * one['found']['share']:.0f}\u00a0%" in text
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
     assert "beside 0001 (in service)" not in text
     assert "beside 0001 " in text
@@ -506,9 +506,9 @@ def test_figures_of_a_lone_challenger_and_of_an_older_manifest() -> None:
     assert [str(column.header) for column in table.columns] == ["", "0001"]
     assert list(zip(*(list(column.cells) for column in table.columns), strict=True)) == [
         ("normal sequences compared on", "20"),
-        ("false alarms", "1: 5.0%"),
-        ("  time warp", "50.0%"),
-        ("  stuck", "45.0% (10 / - / 80 %)"),
+        ("false alarms", "1: 5.0\u00a0%"),
+        ("  time warp", "50.0\u00a0%"),
+        ("  stuck", "45.0\u00a0% (10 / - / 80\u00a0%)"),
         ("confirmed anomalies found", "3 of 4"),
     ]
     assert figures_table({}, {"challenger": "0001"}).row_count == 0

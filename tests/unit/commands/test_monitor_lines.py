@@ -108,7 +108,7 @@ def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
 
 
 def test_an_alert_says_that_the_sequence_was_warned_of_while_it_ran() -> None:
-    said = "ALERT r1 B-2  score 2.500  p 0.0100  warned of at 54 %  id 5f0c2a91"
+    said = "ALERT r1 B-2  score 2.500  p 0.0100  warned of at 54\u00a0%  id 5f0c2a91"
     assert str(alert_line(ALERT, warned=WarningRef("w", 0.541))) == said
 
 
@@ -124,13 +124,13 @@ def test_an_alert_says_that_the_sequence_was_warned_of_while_it_ran() -> None:
 )
 def test_an_alert_names_its_channels_and_the_nearest_normal_sequence(nearest: list[str], said: str) -> None:
     line = str(alert_line(ALERT, why(*nearest)))
-    assert line == f"ALERT r1 B-2  score 2.500  p 0.0100  because of temp 80%, flow 20%{said}  id 5f0c2a91"
+    assert line == f"ALERT r1 B-2  score 2.500  p 0.0100  because of temp 80\u00a0%, flow 20\u00a0%{said}  id 5f0c2a91"
 
 
 def test_an_alert_says_when_its_first_channel_departs_from_normal() -> None:
-    text = "temp 3.1 K above the band from 62 % to 80 %"
-    line = alert_line(ALERT, in_segments(text, "flow of unusual shape at 5 %"))
-    assert f"  because of temp 80%, flow 20%  {text}  id 5f0c2a91" in str(line)
+    text = "temp 3.1 K above the band from 62\u00a0% to 80\u00a0%"
+    line = alert_line(ALERT, in_segments(text, "flow of unusual shape at 5\u00a0%"))
+    assert f"  because of temp 80\u00a0%, flow 20\u00a0%  {text}  id 5f0c2a91" in str(line)
     assert "flow of unusual" not in str(line)
     assert f"  {'c' * 79}…  id" in str(alert_line(ALERT, in_segments("c" * 90)))
 
@@ -182,8 +182,9 @@ async def test_an_alert_that_comes_again_while_it_waits_is_printed_each_time(mon
 
 
 def test_an_attribution_has_a_line_of_its_own() -> None:
-    line = str(attribution_line(in_segments("temp 3.1 K above the band at 62 %")))
-    assert line == "WHY r1 B-2  because of temp 80%, flow 20%  temp 3.1 K above the band at 62 %  id 5f0c2a91"
+    text = "temp 3.1 K above the band at 62\u00a0%"
+    line = str(attribution_line(in_segments(text)))
+    assert line == f"WHY r1 B-2  because of temp 80\u00a0%, flow 20\u00a0%  {text}  id 5f0c2a91"
 
 
 @pytest.mark.parametrize(

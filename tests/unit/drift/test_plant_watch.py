@@ -74,7 +74,7 @@ def test_a_lasting_change_is_an_error_with_the_command_that_helps(relearn: str) 
     assert notice.figures["alert_share"] == 1.0
     since_us = notice.figures["since_unix_s"] * 1e6
     assert abs(since_us - (START_US + 201 * 60_000_000)) < 15 * 60_000_000
-    for words in ("mean of temp", "100% of the latest", f"{relearn} --since 2026-01-01T03:"):
+    for words in ("mean of temp", "100\u00a0% of the latest", f"{relearn} --since 2026-01-01T03:"):
         assert words in notice.message
 
 
@@ -104,7 +104,7 @@ def test_the_plant_s_return_is_reported_once_and_no_reminder_follows() -> None:
     notice = plant.watch.alarm(1)
     assert notice is not None
     assert (notice.kind, notice.level) == ("plant_back", "info")
-    assert "no more than 50% of the latest" in notice.message
+    assert "no more than 50\u00a0% of the latest" in notice.message
     assert plant.watch.alarm(2) is None
     assert plant.watch.alarm(2 * HOUR_US) is None
 

@@ -105,20 +105,20 @@ def test_share_of_missing_exactly_at_the_limit_passes_and_one_more_does_not():
     values[3, 1] = NAN
     detail = refusal(finished(values), length=10, max_missing=0.3)
     assert "pressure" in detail
-    assert "40%" in detail
+    assert "40\u00a0%" in detail
 
 
 def test_missing_is_judged_per_channel_not_on_average():
     values = np.ones((10, 2))
     values[:5, 0] = NAN
-    assert "temp: 50%" in refusal(finished(values), length=10, max_missing=0.3)
+    assert "temp: 50\u00a0%" in refusal(finished(values), length=10, max_missing=0.3)
 
 
 def test_missing_is_judged_where_the_window_looks():
     values = np.ones((8, 2))
     values[4:, 0] = NAN
     assert window(finished(values), longer="truncate", max_missing=0).length == 4
-    assert "50%" in refusal(finished(values), longer="resample", max_missing=0.4)
+    assert "50\u00a0%" in refusal(finished(values), longer="resample", max_missing=0.4)
 
 
 def test_a_channel_without_any_value_is_named_even_if_all_may_be_missing():
@@ -200,7 +200,7 @@ def test_silence_of_a_slow_sensor_is_judged_by_its_own_rhythm():
     values[30:60, 1] = NAN  # lost: 30, 40, 50; the silence of 40 s holds 30 s beyond one interval
     sequence = finished(values)
     assert window(sequence, length=101, resample={"period": "1s"}, max_missing=0.3).length == 101
-    assert "30%" in refusal(sequence, length=101, resample={"period": "1s"}, max_missing=0.29)
+    assert "30\u00a0%" in refusal(sequence, length=101, resample={"period": "1s"}, max_missing=0.29)
 
 
 def test_readings_at_both_ends_only_are_no_rhythm():
@@ -272,7 +272,7 @@ def test_complete_and_gappy_channels_are_read_alike(data, seed):
     [
         ("too few samples: 3, needed are 5 (window.min_samples)", "too few samples (window.min_samples)"),
         ("too long: 9 points, the window holds 8 (window.longer is reject)", "too long (window.longer)"),
-        ("channel a: b: 30% of its samples are missing, allowed are 20% (window.max_missing)", None),
+        ("channel a: b: 30\u00a0% of its samples are missing, allowed are 20\u00a0% (window.max_missing)", None),
         ("late: all samples came later than sequences.allowed_lateness allows", "late"),
         ("channel temp has no value in the sequence", "channel temp has no value in the sequence"),
         ("x" * 200, "x" * 100),
@@ -345,9 +345,9 @@ def test_a_value_that_is_carried_on_for_less_than_half_a_step_is_not_shown(first
 def test_a_channel_that_holds_is_missing_before_its_first_reading(grid):
     sequence = finished([[0, NAN], [1, 90], [2, NAN], [3, NAN], [4, NAN]])
     assert window(sequence, HOLDS, length=5, max_missing=0.25, **grid).values[1].tolist() == [90] * 5
-    share = "25% of the time lies" if grid else "20% of its samples lie"
+    share = "25\u00a0% of the time lies" if grid else "20\u00a0% of its samples lie"
     refused = refusal(sequence, HOLDS, length=5, max_missing=0.1, **grid)
-    assert refused == f"channel setpoint: {share} before its first reading, allowed are 10% (window.max_missing)"
+    assert refused == f"channel setpoint: {share} before its first reading, allowed are 10\u00a0% (window.max_missing)"
 
 
 def test_a_channel_that_holds_and_has_never_had_a_value_is_refused():

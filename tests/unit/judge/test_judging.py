@@ -168,6 +168,6 @@ async def test_a_sequence_that_lost_more_than_a_twentieth_of_its_samples_is_unsc
         return
     assert (verdict.decision, sequence.alert, scorer.n_windows) == ("unscorable", None, 0)
     assert Unscorable(str(verdict.detail)).reason == reason
-    assert "allowed are 5 % (sequences.max_" in str(verdict.detail)
+    assert "allowed are 5\u00a0% (sequences.max_" in str(verdict.detail)
     partial, _ = await judged(sequence_of(80, 10.0, partial=True, **lost))
     assert str(partial.verdict.detail).startswith("partial: ")

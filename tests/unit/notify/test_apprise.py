@@ -75,9 +75,9 @@ async def sent(service: Service, what: Notice | None = None) -> str:
 async def test_the_text_has_what_happened_why_and_where_to_look(service: Service) -> None:
     assert await sent(service) == "accepted"
     (got,) = service.got
-    assert got["title"] == "streamad hall: reactor-1 B-1: because of temp_c 100 %"
+    assert got["title"] == "streamad hall: reactor-1 B-1: because of temp_c 100\u00a0%"
     for line in (
-        "temp_c 100 %",
+        "temp_c 100\u00a0%",
         "2026-03-01 06:00:10 to 06:01:00 UTC, 50 samples; ended by marker",
         f"id {id_of(1)}",
         f"Look and judge: https://page.example/s/{id_of(1)}",

@@ -84,15 +84,15 @@ def test_a_warning_says_that_the_sequence_still_runs_at_which_age_and_why() -> N
     warning = warning_of(1)
     told = Notice("x", "hall", "first", NOW, (Item(warning, reasons_of(warning)),), 1, 1, "https://page.example")
     assert told.title() == (
-        "streamad hall: warning: reactor-1 B-1 leaves the normal course at 54 % of the usual length (27 s): "
-        "temp_c 2 K above the band from 13 s to 27 s"
+        "streamad hall: warning: reactor-1 B-1 leaves the normal course at 54\u00a0% of the usual length (27\u00a0s): "
+        "temp_c 2 K above the band from 13\u00a0s to 27\u00a0s"
     )
     lines = told.text().splitlines()
     assert lines[2:4] == [
         "◆ WARNING   p 0.0100 (warning at 0.01 or less)   look 5 of model default 0001",
         "seen from 2026-03-01 06:00:10 to 06:00:37 UTC; its verdict follows at its end",
     ]
-    assert "temp_c 100 %  2 K above the band from 13 s to 27 s" in lines
+    assert "temp_c 100\u00a0%  2 K above the band from 13\u00a0s to 27\u00a0s" in lines
     body = json.loads(told.body())
     assert (body["type"], body["data"]["warning"]["warning_id"]) == ("streamad.warning", warning.warning_id)
     assert body["data"]["link"] == f"https://page.example/s/{warning.warning_id}"

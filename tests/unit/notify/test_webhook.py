@@ -50,7 +50,7 @@ async def test_a_notice_is_signed_and_its_id_is_that_of_the_alert(hook: Hook) ->
     assert got["data"]["alert"]["alert_id"] == id_of(1)
     assert got["data"]["attribution"]["channels"][0]["channel"] == "temp_c"
     assert got["data"]["link"] == f"https://page.example/s/{id_of(1)}"
-    assert got["data"]["headline"] == "streamad hall: reactor-1 B-1: because of temp_c 100 %"
+    assert got["data"]["headline"] == "streamad hall: reactor-1 B-1: because of temp_c 100\u00a0%"
 
 
 @pytest.mark.parametrize("prefix", ["", "whsec_"])

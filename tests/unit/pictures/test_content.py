@@ -27,7 +27,7 @@ def test_channels_are_in_the_order_of_shares_six_at_most_and_the_rest_is_named()
     picture = picture_of(facts_of(), courses, attribution=attribution_of(shares), envelope=envelope)
     assert names_of(picture) == ["c4", "c1", "c7", "c0", "c2", "c3"]
     assert picture.panels[0].share == 0.5
-    assert picture.others == "not drawn: c5 2 %, c6, c8"
+    assert picture.others == "not drawn: c5 2\u00a0%, c6, c8"
 
 
 def test_channels_without_a_share_of_one_percent_are_not_drawn_after_the_third() -> None:
@@ -68,7 +68,7 @@ def test_the_time_axis_ends_where_the_window_ends() -> None:
     assert whole.at[[0, 1, -1]] == pytest.approx([0.0, 3.0, 60.0])
     cut = picture_of(facts_of(60.0), replace(courses, shown=0.5), envelope=envelope)
     assert cut.at[-1] == pytest.approx(30.0)
-    assert cut.notes == ("the judged window holds the first 50 % of the sequence",)
+    assert cut.notes == ("the judged window holds the first 50\u00a0% of the sequence",)
 
 
 def test_an_aligned_picture_is_over_the_share_of_the_sequence() -> None:
@@ -193,7 +193,7 @@ def test_the_limit_drawn_is_the_lowest_score_that_alerts() -> None:
 def test_the_headline_is_the_first_segment_with_names_cut() -> None:
     attribution = attribution_of({"c" * 90: 1.0}, segment_of("c" * 90, 0.62, 0.8))
     assert headline(facts_of(sequence="S" * 90), attribution, 10) == (
-        "r1 SSSSSSSSS…: ccccccccc… 3.1 K above the band from 62 % to 80 %"
+        "r1 SSSSSSSSS…: ccccccccc… 3.1 K above the band from 62\u00a0% to 80\u00a0%"
     )
 
 
@@ -212,12 +212,12 @@ def test_without_reasons_the_headline_is_the_decision(changes: dict[str, str], w
 
 def test_without_segments_the_headline_is_the_largest_shares() -> None:
     attribution = attribution_of({"temp": 0.8, "flow": 0.16, "ph": 0.04})
-    assert headline(facts_of(), attribution) == "r1 B-2: because of temp 80 %, flow 16 %"
+    assert headline(facts_of(), attribution) == "r1 B-2: because of temp 80\u00a0%, flow 16\u00a0%"
 
 
 def test_all_leading_terms_speak_and_older_messages_have_the_largest_one() -> None:
     older = attribution_of({})
-    assert speakers(older) == ["pca.distance (term 2.5, above 100 % of calibration)"]
+    assert speakers(older) == ["pca.distance (term 2.5, above 100\u00a0% of calibration)"]
     assert speakers(attribution_of({}, leading_terms=[0, 7])) == speakers(older)
     assert speakers(attribution_of({}, terms=[], leading_terms=[])) == []
 

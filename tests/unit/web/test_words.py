@@ -16,22 +16,22 @@ from streamad.web.pages.trust import precision
         ((0, 0, 0.02, 99), False, "0 alerts in the last 0 judged sequences."),
         (
             (1, 1, 0.02, None), False,
-            "1 alert in the last 1 judged sequence; if all were normal, a rate of 2 % gives 0.02 on average.",
+            "1 alert in the last 1 judged sequence; if all were normal, a rate of 2\u00a0% gives 0.02 on average.",
         ),
         (
             (40, 4, 0.02, 99), True,
-            "4 alerts in the last 40 judged sequences, where chance gives 0.8 (0 to 3) at a rate of 2 % "
+            "4 alerts in the last 40 judged sequences, where chance gives 0.8 (0 to 3) at a rate of 2\u00a0% "
             "if all are normal",
         ),
         (
             (40, 3, 0.02, 99), False,
             "3 alerts in the last 40 judged sequences: as many as chance gives if all are normal "
-            "(0 to 3, 0.8 on average at a rate of 2 %).",
+            "(0 to 3, 0.8 on average at a rate of 2\u00a0%).",
         ),
         (
             (1000, 1, 0.02, 999), False,
             "1 alert in the last 1000 judged sequences: fewer than chance gives if all are normal "
-            "(9 to 34, 20 on average at a rate of 2 %).",
+            "(9 to 34, 20 on average at a rate of 2\u00a0%).",
         ),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from streamad.commands.init.facts.columns import TRUE, Column
 from streamad.commands.init.facts.rows import Rows
 from streamad.commands.init.facts.words import SEQUENCE, STREAM, hints, id_hints
+from streamad.language import percent
 from streamad.types import IntArray
 
 _BEGIN = re.compile(r"(?:[a-z0-9]+[ _.-])*(?:start|started|begin|begins|begun|open|opened)", re.IGNORECASE)
@@ -87,7 +88,7 @@ _OTHERWISE = "name an id (decode.fields.sequence) or write sequences.end: [gap]"
 
 
 def _lie(outside: float) -> str:
-    return f"; {outside:.0%} of the samples lie outside and are left out" if outside >= _FEW_OUTSIDE else ""
+    return f"; {percent(outside)} of the samples lie outside and are left out" if outside >= _FEW_OUTSIDE else ""
 
 
 def _some(words: Sequence[str | bool | int]) -> str:

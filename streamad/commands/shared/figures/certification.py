@@ -19,6 +19,7 @@ from streamad.judge.calibration import (
     recordings_for,
 )
 from streamad.judge.evaluation import Evaluation
+from streamad.language import percent
 from streamad.learn.registry.manifest import Metrics
 from streamad.messages import Verdict
 from streamad.settings.plant_yaml import Settings
@@ -170,9 +171,13 @@ class Certification:
             return ""
         parts = []
         if found.detection_rate is not None and there.detection_rate is not None:
-            parts.append(f"{there.detection_rate:.1%} of the anomalous (now {found.detection_rate:.1%})")
+            parts.append(
+                f"{percent(there.detection_rate, 1)} of the anomalous (now {percent(found.detection_rate, 1)})"
+            )
         if found.false_alarm_rate is not None and there.false_alarm_rate is not None:
-            parts.append(f"{there.false_alarm_rate:.1%} of the normal (now {found.false_alarm_rate:.1%})")
+            parts.append(
+                f"{percent(there.false_alarm_rate, 1)} of the normal (now {percent(found.false_alarm_rate, 1)})"
+            )
         return f"at {rates} {' and '.join(parts)} would alert" if parts else ""
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from streamad.commands.shared.console import note, out, print_table
 from streamad.commands.shared.figures.report import RunReport
 from streamad.judge.calibration import recordings_for
+from streamad.language import NO_BREAK, percent, percents
 from streamad.learn.registry.manifest import FoundAtRate, LargerCalibration, ReferenceFigures, References
 from streamad.learn.registry.registry import Registry
 from streamad.settings.plant_yaml import Settings
@@ -53,11 +54,11 @@ def found_faults(references: References | None, settings: Settings, *, says_more
     is_now = rate == found.rate
     at_rate = f"the configured rate of {found.rate:g}" if is_now else f"{found.rate:g}, the rate of its training,"
     fact = (
-        f"{found.share:.0%} of {references.n_injected} injected faults are found at {at_rate} "
-        f"(90 % interval {low:.0%} to {high:.0%}; AUC {references.auc:.2f})"
+        f"{percent(found.share)} of {references.n_injected} injected faults are found at {at_rate} "
+        f"(90 % interval {percents(low, high)}; AUC {references.auc:.2f})"
     )
     if says_more and found.with_more and found.share < 1.0:
-        (first, share), *others = ((one.n_calibration, f"about {one.share:.0%}") for one in found.with_more)
+        (first, share), *others = ((one.n_calibration, f"about {percent(one.share)}") for one in found.with_more)
         if _useful(found):
             fact += f"; {first} calibration sequences instead of {found.n_calibration} would find {share}"
             fact += "".join(f", {n} {share}" for n, share in others)
@@ -132,7 +133,7 @@ def print_by_fault(name: str, record: References) -> None:
     known = {who: found.by_fault for who, found in shares.items() if found is not None}
     table = Table("found", *known, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for fault in known[name]:
-        table.add_row(fault.replace("_", " "), *(f"{shares[fault]:.0%}" for shares in known.values()))
+        table.add_row(fault.replace("_", " "), *(percent(shares[fault]) for shares in known.values()))
     print_table(table, whole=("found",))
 
 
@@ -143,9 +144,10 @@ def better_line(name: str, record: References) -> str | None:
         return None
     low, high = better.gain_interval
     return (
-        f"{better.kind} finds more injected faults than {name} ({better.found.share:.0%} against {ours.share:.0%}, "
-        f"difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to {100 * high:.0f}): "
-        f"train it beside this model and replay your recordings with both; before each of its commands write "
+        f"{better.kind} finds more injected faults than {name} ({percent(better.found.share)} against "
+        f"{percent(ours.share)}, difference {100 * better.gain:.0f} points, 90 % interval {100 * low:.0f} to "
+        f"{100 * high:.0f}): train it beside this model and replay your recordings with both; before each "
+        f"of its commands write "
         f"STREAMAD_MODEL__DETECTOR={better.kind} STREAMAD_MODEL__REGISTRY=registry-{better.kind}"
     )
 
@@ -164,7 +166,7 @@ def _table(found: Mapping[str, References]) -> Table:
 
 
 def _share(found: FoundAtRate | None) -> str:
-    return "" if found is None else f"{found.share:.0%}"
+    return "" if found is None else percent(found.share)
 
 
 def _gain(one: ReferenceFigures) -> str:
@@ -175,5 +177,5 @@ def _gain(one: ReferenceFigures) -> str:
 
 
 def _signed(share: float) -> str:
-    text = f"{share:+.0%}"
+    text = f"{100 * share:+.0f}{NO_BREAK}%"
     return "0%" if text in ("+0%", "-0%") else text

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from streamad.commands.shared.console import count, err, note
 from streamad.errors import SourceError
 from streamad.ingest.dead_letters import BAD_VALUE
+from streamad.language import percent
 from streamad.telemetry.metrics import Counters
 
 MOST_LOST = 0.05
@@ -75,7 +76,7 @@ class Losses:
         parts = [f"{self.n_late} too late"] * bool(self.n_late)
         parts += [f"{self.n_displaced} {DISPLACED}"] * bool(self.n_displaced)
         parts += [f"{count(self.n_refused, 'record')} refused"] * bool(self.n_refused)
-        return f"{100 * self.share:.0f} % of {self.n_all} samples ({', '.join(parts)})"
+        return f"{percent(self.share)} of {self.n_all} samples ({', '.join(parts)})"
 
 
 def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:

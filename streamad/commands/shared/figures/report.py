@@ -18,6 +18,7 @@ from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, LabelFigures, evaluate
 from streamad.judge.scoring import ModelInService
 from streamad.judge.shift import ManyAlerts
+from streamad.language import percent, percents
 from streamad.messages import EarlyWarning, Verdict
 from streamad.safe_text import visible_name
 
@@ -158,18 +159,20 @@ def add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float,
     if evaluation.auc is not None:
         table.add_row("AUC", f"{evaluation.auc:.4f}")
     if evaluation.detection_rate is not None:
-        found = f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous"
+        found = f"{percent(evaluation.detection_rate, 1)} of {evaluation.n_anomalous} anomalous"
         table.add_row("found", found + _interval(evaluation.detection_interval))
     if evaluation.false_alarm_rate is not None:
-        false = f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} {normal}"
+        false = f"{percent(evaluation.false_alarm_rate, 1)} of {evaluation.n_normal} {normal}"
         table.add_row("false-alarm rate", false + _interval(evaluation.false_alarm_interval))
-        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+        table.add_row(
+            "  configured", percent(configured_rate, 1) if configured_rate >= 0.001 else f"{configured_rate:g}"
+        )
     if evaluation.n_unscorable:
         table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
+    return "" if interval is None else f" (95 % interval {percents(interval[0], interval[1], 1)})"
 
 
 def compared(
@@ -248,4 +251,4 @@ def _label(text: str) -> str:
 
 def _share(one: LabelFigures) -> str:
     interval = "" if one.interval is None else f" ({100 * one.interval[0]:.1f} to {100 * one.interval[1]:.1f})"
-    return f"{one.rate:.1%}{interval}"
+    return f"{percent(one.rate, 1)}{interval}"

@@ -12,6 +12,7 @@ from streamad.commands.shared.console import out, print_table, wrapped
 from streamad.commands.shared.figures.labels import Labels
 from streamad.judge.evaluation import clopper_pearson
 from streamad.judge.verdicts import span_text
+from streamad.language import percent, percents
 from streamad.learn.registry.manifest import EarlyRecord
 from streamad.messages import EarlyWarning, Verdict
 from streamad.types import to_us
@@ -100,20 +101,24 @@ def add_warnings(table: Table, figures: WarningFigures, configured_rate: float) 
     """Add rows of the figures."""
     if figures.faults_before_end_share is not None and figures.faults_before_end_interval is not None:
         low, high = figures.faults_before_end_interval
-        share = f"{figures.faults_before_end_share:.1%} of {figures.n_faulty} anomalous before their end"
-        table.add_row("warned of", f"{share} (95 % interval {low:.1%} to {high:.1%})")
+        share = f"{percent(figures.faults_before_end_share, 1)} of {figures.n_faulty} anomalous before their end"
+        table.add_row("warned of", f"{share} (95 % interval {percents(low, high, 1)})")
     if figures.median_lead_s is not None and figures.median_lead_share is not None:
-        lead = f"{span_text(figures.median_lead_s)}, {figures.median_lead_share:.0%} of the usual length (median)"
+        lead = f"{span_text(figures.median_lead_s)}, {percent(figures.median_lead_share)} of the usual length (median)"
         table.add_row("  lead", lead)
     if figures.median_delay_s is not None and figures.median_delay_share is not None:
-        delay = f"{span_text(figures.median_delay_s)}, {figures.median_delay_share:.0%} of the usual length (median)"
+        delay = (
+            f"{span_text(figures.median_delay_s)}, {percent(figures.median_delay_share)} of the usual length (median)"
+        )
         before = f"; {figures.n_before_onset} came before it" if figures.n_before_onset else ""
         table.add_row("  since the onset", f"{delay}{before}")
     if figures.normal_share is not None and figures.normal_interval is not None:
         low, high = figures.normal_interval
-        share = f"{figures.normal_share:.1%} of {figures.n_normal} normal"
-        table.add_row("false warnings", f"{share} (95 % interval {low:.1%} to {high:.1%})")
-        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+        share = f"{percent(figures.normal_share, 1)} of {figures.n_normal} normal"
+        table.add_row("false warnings", f"{share} (95 % interval {percents(low, high, 1)})")
+        table.add_row(
+            "  configured", percent(configured_rate, 1) if configured_rate >= 0.001 else f"{configured_rate:g}"
+        )
     if figures.n_unscorable_warned:
         table.add_row(
             "  unscorable", f"{figures.n_unscorable_warned} of {figures.n_unscorable}, in none of these shares"
@@ -130,12 +135,13 @@ def print_expected(early: EarlyRecord | None) -> None:
     low, high = expected.interval
     out.print(
         wrapped(
-            f"{expected.warned[-1]:.0%} of {expected.n_faults} injected faults that begin midway are warned of before "
-            f"the end (90 % interval {low:.0%} to {high:.0%}), and {expected.rate:g} of normal ones at most; by age:"
+            f"{percent(expected.warned[-1])} of {expected.n_faults} injected faults that begin midway are warned of "
+            f"before the end (90 % interval {percents(low, high)}), and {expected.rate:g} of normal "
+            "ones at most; by age:"
         )
     )
-    ages = (f"{look.n_points / early.usual:.0%}" for look in early.looks)
+    ages = (percent(look.n_points / early.usual) for look in early.looks)
     table = Table("age", *ages, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name, shares in (("begun", expected.begun), ("warned of", expected.warned)):
-        table.add_row(name, *(f"{share:.0%}" for share in shares))
+        table.add_row(name, *(percent(share) for share in shares))
     print_table(table, whole=("age",))

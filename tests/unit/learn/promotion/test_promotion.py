@@ -64,7 +64,10 @@ def ruling(
 def test_without_a_champion_it_goes_into_service_and_the_reason_has_the_figures() -> None:
     found = ruling(model(3, 100), None)
     assert found.promoted
-    assert "3 false alarms on 100 normal sequences (0.6% to 8.5%), 70.0% of the injected faults found" in found.reason
+    assert (
+        "3 false alarms on 100 normal sequences (0.6\u00a0% to 8.5\u00a0%), 70.0\u00a0% of the injected faults found"
+        in found.reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_false_alarms_within_chance_pass_and_one_more_does_not(n: int, most: int
     assert promoted(model(most, n), champion, n)
     refused = ruling(model(most + 1, n), champion, n)
     assert not refused.promoted
-    assert f"{most + 1} false alarms on {n} normal sequences, 3.0% are allowed" in refused.reason
+    assert f"{most + 1} false alarms on {n} normal sequences, 3.0\u00a0% are allowed" in refused.reason
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_a_champion_that_alerts_often_lets_the_challenger_do_as_much_and_a_toler
 def test_detection_may_fall_by_its_tolerance(ours: float, passes: bool) -> None:
     found = ruling(model(2, 100, detection=ours), model(2, 100, detection=0.70))
     assert found.promoted == passes
-    assert passes or "it finds 64.0% of the injected faults, the champion 70.0%" in found.reason
+    assert passes or "it finds 64.0\u00a0% of the injected faults, the champion 70.0\u00a0%" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -160,11 +163,11 @@ def test_law_a_challenger_like_its_champion_passes_and_a_better_one_does_not_do_
     ("ours", "theirs", "why"),
     [
         ((3, 100), (1, 100), None),  # within chance of 1 % and a tolerance of 1 %
-        ((4, 100), (1, 100), "4 false warnings of 100 running normal sequences, 2.0% are allowed"),
+        ((4, 100), (1, 100), "4 false warnings of 100 running normal sequences, 2.0\u00a0% are allowed"),
         ((31, 300), (30, 300), None),
-        ((45, 300), (30, 300), "45 false warnings of 300 running normal sequences, 11.0% are allowed"),
+        ((45, 300), (30, 300), "45 false warnings of 300 running normal sequences, 11.0\u00a0% are allowed"),
         ((0, 0), (1, 100), None),  # nothing to compare on
-        ((4, 100), None, "4 false warnings of 100 running normal sequences, 2.0% are allowed"),
+        ((4, 100), None, "4 false warnings of 100 running normal sequences, 2.0\u00a0% are allowed"),
         (None, (1, 100), "it has no looks at running sequences, the champion has"),
         (None, None, None),
     ],
