@@ -223,8 +223,9 @@ class _Handlers:
         return await self._page(request, name, "/", running, name)
 
     async def compare(self, request: Request) -> Response:
-        ids = request.query_params.getlist("id")[:8]
-        return await self._page(request, "Compare", "/compare", compare, ids)
+        ids = request.query_params.getlist("id")
+        golden, wanted = request.query_params.getlist("golden"), request.query_params.get("q", "")
+        return await self._page(request, "Compare", "/compare", compare, ids, golden, wanted)
 
     async def calibration(self, request: Request) -> Response:
         return await self._page(request, "Calibration", "/calibration", calibration)

@@ -1,4 +1,4 @@
-"""The page Compare: up to eight sequences over each other and over the band, channel by channel."""
+"""The page Compare: up to eight sequences over each other, over the band and over golden ones, channel by channel."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from markupsafe import Markup
 
 from streamad.judge.verdicts import figure
-from streamad.pictures.content import Course, Courses, Panel, Picture
+from streamad.pictures.content import Course, Courses, NormalCourse, Panel, Picture
 from streamad.web.charts import curves
 from streamad.web.rendering import rendered
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
 MOST_COMPARED: Final = 8
-_MOST_CHANNELS, _MOST_MORE = 24, 20
+MOST_GOLDEN: Final = 20
+_MOST_CHANNELS, _MOST_MORE = 24, 15
 _PAGE, _LATEST, _NORMALS = 120, 1_200, 40
 
 
@@ -56,34 +57,83 @@ def distance(one: Courses, other: Courses) -> float:
     return float(np.median(apart))
 
 
-def compare(site: Site, ids: Sequence[str]) -> Markup:
-    """Return the content: the sequences over each other and over the band, a table, and others to add.
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A sequence in the list to choose from: whether it is drawn, and whether it is one of the golden ones."""
+
+    one: SeenSequence
+    is_chosen: bool
+    is_golden: bool
+    is_nearest: bool = False
+
+
+def compare(site: Site, ids: Sequence[str], golden_ids: Sequence[str] = (), wanted: str = "") -> Markup:
+    """Return the content: the sequences over each other and over the band, a table, and others to choose.
 
     Channels are those that the pages of the sequences draw; the band is that of the first sequence that draws the
-    channel. Without any sequence some alerts are offered to begin with.
+    channel. Without any sequence some are offered to begin with. ``golden_ids``: normal sequences whose range is drawn
+    beside the band. ``wanted``: what stream or name of the others must have in them.
     """
     found = []
-    for one in filter(None, map(site.view.sequence, dict.fromkeys(ids))):
+    for one in _sequences(site, ids[:MOST_COMPARED]):
         case, normal = site.cases.of(one)
         found.append(Compared(one, case.picture(normal), case.courses))
-    ids = [each.one.id for each in found]
-    is_full = len(ids) >= MOST_COMPARED
-    others = site.view.of_stream(found[0].one.stream, _PAGE) if found else site.view.inbox(_PAGE)
-    nearest = None if is_full or not found else _nearest(site, found, others)
-    more = [one for one in others if one.id not in ids and one.has_window][:_MOST_MORE]
+    golden = [one for one in _sequences(site, golden_ids[:MOST_GOLDEN]) if one.decision == "normal"]
+    courses = [each for each in (site.cases.of(one)[0].courses for one in golden) if each is not None]
     panels = _panels(found)
     names = [panel.name for _, panel in panels]
     return rendered(
         "compare.html",
         found=found,
-        ids=ids,
-        overlays=[(panel, _overlay(found, picture, panel)) for picture, panel in panels[:_MOST_CHANNELS]],
+        ids=[each.one.id for each in found],
+        golden=golden,
+        overlays=[(panel, _overlay(found, courses, of, panel)) for of, panel in panels[:_MOST_CHANNELS]],
         n_more=len(panels) - _MOST_CHANNELS,
         names=names,
         means=[_means(each, names) for each in found],
-        nearest=nearest,
-        others=[] if is_full else [one for one in more if nearest is None or one.id != nearest.id],
+        offers=_offers(site, found, golden, wanted),
+        wanted=wanted,
+        most=(MOST_COMPARED, MOST_GOLDEN),
     )
+
+
+def _sequences(site: Site, ids: Sequence[str]) -> list[SeenSequence]:
+    return [one for one in map(site.view.sequence, dict.fromkeys(ids)) if one is not None]
+
+
+def _offers(site: Site, found: Sequence[Compared], golden: Sequence[SeenSequence], wanted: str) -> list[Offer]:
+    """Return the chosen ones, the nearest normal one, then the latest alerts and others that have a window."""
+    chosen = {each.one.id: each.one for each in found}
+    golden_ids = {one.id for one in golden}
+    others = site.view.of_stream(found[0].one.stream, _PAGE) if found else site.view.inbox(_PAGE)
+    nearest = None if not found else _nearest(site, found, others)
+    first = {one.id: one for one in (*chosen.values(), *golden, *([] if nearest is None else [nearest]))}
+    more: dict[bool, dict[str, SeenSequence]] = {True: {}, False: {}}
+    for one in (*others, *site.view.latest(_LATEST)):
+        of_kind = more[one.is_alert]
+        is_wanted = wanted.casefold() in f"{one.stream} {one.sequence}".casefold()
+        if one.has_window and is_wanted and one.id not in first and len(of_kind) < _MOST_MORE:
+            of_kind[one.id] = one
+    rest = sorted((more[True] | more[False]).values(), key=lambda one: -(one.end_us or 0))
+    return [
+        Offer(one, one.id in chosen, one.id in golden_ids, nearest is not None and one.id == nearest.id)
+        for one in (*first.values(), *rest)
+    ]
+
+
+def golden_course(courses: Sequence[Courses], name: str, n: int) -> NormalCourse | None:
+    """Return the range of a channel in some sequences, each stretched to ``n`` points; None if none has the channel."""
+    at = np.linspace(0, 1, n)
+    rows = []
+    for each in courses:
+        names = [channel.name for channel in each.channels]
+        if name in names:
+            course = each.values[names.index(name)].astype(np.float64)
+            rows.append(np.interp(at, np.linspace(0, 1, len(course)), course))
+    if not rows:
+        return None
+    low, middle, high = (np.quantile(np.array(rows), share, axis=0) for share in (0, 0.5, 1))
+    return NormalCourse(low, middle, high, low, high)
 
 
 def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequence]) -> SeenSequence | None:
@@ -103,13 +153,13 @@ def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequenc
     return None
 
 
-def _overlay(found: Sequence[Compared], picture: Picture, panel: Panel) -> Markup:
+def _overlay(found: Sequence[Compared], golden: Sequence[Courses], picture: Picture, panel: Panel) -> Markup:
     lines = [
         (number, each.picture.at, course)
         for number, each in enumerate(found)
         if each.picture is not None and (course := each.course(panel.name)) is not None
     ]
-    return curves.overlay(picture, panel, lines)
+    return curves.overlay(picture, panel, lines, golden_course(golden, panel.name, len(picture.at)))
 
 
 def _panels(found: Sequence[Compared]) -> list[tuple[Picture, Panel]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from streamad.judge.evaluation import clopper_pearson
+from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
 from streamad.language import percent, percents
 from streamad.web.charts.scores import histogram
 from streamad.web.rendering import JUDGED, count, rendered
@@ -48,8 +48,25 @@ def _rates(site: Site, model: str, version: str, judged: Sequence[SeenSequence])
         str(n_alerts),
         f"{percent(n_alerts / len(judged), 1)} ({percents(low, high, 1)})",
         percent(rate, 1),
+        rate_kept(len(judged), n_alerts, sum(one.judgement == "confirmed" for one in judged), rate, n_calibration),
         "unknown" if n_calibration is None else str(n_calibration),
     )
+
+
+def rate_kept(n_judged: int, n_alerts: int, n_confirmed: int, rate: float, n_calibration: int | None) -> str:
+    """Return whether a version keeps the configured rate, in words; confirmed anomalies do not count.
+
+    The rate is kept unless alerts are more than chance gives in 39 of 40 cases. They are too few to say so if no alert
+    would be as usual.
+    """
+    n, n_ours = n_judged - n_confirmed, n_alerts - n_confirmed
+    expected = None if n_calibration is None else alerts_by_chance(n, n_calibration, rate)
+    if expected is None:
+        return "too few in the calibration to say"
+    low, high = expected
+    if n_ours > high:
+        return f"▲ no: chance gives at most {high}"
+    return "● yes" if low else f"● too few to say: chance gives {low} to {high}"
 
 
 def precision(marks: Counter[str]) -> str:

@@ -28,6 +28,8 @@ export async function renew() {
   const focus = path(document.activeElement, old);
   const fields = [...old.querySelectorAll("input:not([type=hidden]), select")];
   const written = fields.filter((each) => each.value !== (each.defaultValue ?? each.dataset.value));
+  const ticked = [...old.querySelectorAll("input[type=checkbox][id]")].filter((each) => each.checked !== each.defaultChecked);
+  const ticks = ticked.map((each) => [path(each, old), each.checked]);
   const values = written.map((each) => [path(each, old), each.value]);
   // What was read out once is not read out again: of the banner only what is new, and of an answer nothing.
   for (const said of fresh.querySelectorAll(".said")) said.removeAttribute("role");
@@ -37,6 +39,10 @@ export async function renew() {
   for (const [where, value] of values) {
     const field = where && fresh.querySelector(where);
     if (field) field.value = value;
+  }
+  for (const [where, is] of ticks) {
+    const box = fresh.querySelector(where);
+    if (box) box.checked = is;
   }
   for (const each of fresh.querySelectorAll("details")) each.open = opened.has(each.dataset.fold);
   fresh.querySelectorAll(boxes).forEach((each, i) => {

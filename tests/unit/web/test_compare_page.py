@@ -13,7 +13,7 @@ import pytest
 from streamad.messages import ChannelShare, Window, packed_values
 from streamad.pictures.content import Courses
 from streamad.types import ChannelSpec
-from streamad.web.pages.compare import distance, mean_text
+from streamad.web.pages.compare import distance, golden_course, mean_text
 from tests.support.web.messages import messages_of, verdict
 from tests.support.web.page import PageUnderTest
 
@@ -60,37 +60,76 @@ def test_the_channels_are_those_of_all_chosen_sequences(tmp_path: Path) -> None:
     assert "c9 of 2 sequences" in client.get(query(1, 2)).text
 
 
-def test_it_is_in_the_menu_and_offers_alerts_to_begin_with(tmp_path: Path) -> None:
-    client = PageUnderTest(tmp_path, messages_of(1)).browser()
+BOX = re.compile(r'<input type="checkbox" name="(id|golden)" value="(\w+)"[^>]*?( checked)?>')
+
+
+def boxes(text: str, name: str, *, ticked: bool = False) -> list[int]:
+    """Return the numbers of the sequences that have a check box, or a ticked one."""
+    return [int(each[1], 16) for each in BOX.findall(text) if each[0] == name and (each[2] or not ticked)]
+
+
+def test_it_is_in_the_menu_and_offers_alerts_and_normal_ones_to_begin_with(tmp_path: Path) -> None:
+    given = [*messages_of(1), *normal(4, [0, 1, 2]), verdict(7)]
+    client = PageUnderTest(tmp_path, given).browser()
     assert '<a href="/compare">Compare</a>' in client.get("/").text
     text = client.get("/compare").text
     assert '<a href="/compare" aria-current="page">Compare</a>' in text
-    assert f'href="/compare?id={1:032x}"' in text
+    assert boxes(text, "id") == [4, 1]  # of the third no window is kept
+    assert boxes(text, "golden") == [4]
+    assert boxes(text, "id", ticked=True) == []
 
 
 def normal(i: int, course: list[float]) -> list[Any]:
     return [verdict(i), msgspec.structs.replace(window_of(i, np.array([course]), ["temp_c"]), alerted=False)]
 
 
-def test_the_nearest_normal_sequence_is_offered_first(tmp_path: Path) -> None:
+def test_the_chosen_ones_come_first_and_are_ticked_then_the_nearest_normal_one(tmp_path: Path) -> None:
     given = [*messages_of(1), *normal(4, [0, 1, 9]), *normal(7, [0, 1, 2.1]), *normal(10, [5, 5, 5])]
     client = PageUnderTest(tmp_path, given).browser()
-    offers = re.findall(r'<li>([^<]*)<a href="/compare\?id=\w+&amp;id=(\w+)"', client.get(query(1)).text)
-    assert offers[0] == ("nearest normal: ", f"{7:032x}")
-    assert {name for _, name in offers} == {f"{i:032x}" for i in (4, 7, 10)}
-    assert len(offers) == 3
-    again = re.findall(r"nearest normal: <a [^>]*id=(\w+)\"", client.get(query(1, 7)).text)
-    assert again in ([f"{4:032x}"], [f"{10:032x}"])
+    text = client.get(query(1)).text
+    assert boxes(text, "id") == [1, 7, 10, 4]
+    assert boxes(text, "id", ticked=True) == [1]
+    assert text.count("the nearest normal one") == 1
+    assert boxes(client.get(query(1, 7)).text, "id", ticked=True) == [1, 7]
 
 
-def test_a_normal_sequence_of_another_stream_is_offered_if_its_own_has_none(tmp_path: Path) -> None:
+def test_a_normal_sequence_of_another_stream_is_the_nearest_if_its_own_has_none(tmp_path: Path) -> None:
     text = PageUnderTest(tmp_path, [*messages_of(1), *normal(2, [0, 1, 2])]).browser().get(query(1)).text
-    assert re.findall(r"nearest normal: <a [^>]*>([^<]*)<", text) == ["reactor-2 B-2"]
+    assert boxes(text, "id") == [1, 2]
+    assert "the nearest normal one" in text
 
 
-def test_without_a_normal_sequence_nothing_is_offered(tmp_path: Path) -> None:
+def test_without_a_normal_sequence_none_is_the_nearest(tmp_path: Path) -> None:
     text = PageUnderTest(tmp_path, [*messages_of(1), *messages_of(4)]).browser().get(query(1)).text
-    assert "nearest normal" not in text
+    assert "the nearest normal one" not in text
+
+
+def test_the_search_finds_streams_and_sequences_and_keeps_what_is_chosen(tmp_path: Path) -> None:
+    given = [*messages_of(1), *normal(4, [0, 1, 2]), *normal(5, [0, 1, 2])]
+    client = PageUnderTest(tmp_path, given).browser()
+    assert boxes(client.get("/compare?q=b-4").text, "id") == [4]
+    assert boxes(client.get("/compare?q=REACTOR-2").text, "id") == [5]
+    assert boxes(client.get(query(1) + "&q=b-4").text, "id") == [1, 4]
+    assert "No sequence with a window is called so." in client.get("/compare?q=%3Cscript%3E").text
+
+
+def test_golden_sequences_are_a_range_over_which_the_chosen_one_is_drawn(tmp_path: Path) -> None:
+    given = [*messages_of(1), *normal(4, [0, 1, 2]), *normal(7, [2, 3, 6])]
+    client = PageUnderTest(tmp_path, given).browser()
+    golden = f"&golden={4:032x}&golden={7:032x}"
+    text = client.get(query(1) + golden).text
+    assert boxes(text, "golden", ticked=True) == [4, 7]
+    assert text.count('<polygon class="golden"') == 1
+    assert 'class="golden"' not in client.get(query(1)).text
+    alert_as_golden = client.get(query(4) + f"&golden={1:032x}").text
+    assert '<polygon class="golden"' not in alert_as_golden
+
+
+def test_the_range_of_golden_sequences_is_from_the_lowest_to_the_highest_at_equal_shares() -> None:
+    found = golden_course([courses([0, 2], [1, 1]), courses([4, 4, 4], [1, 1, 1])], "a", 3)
+    assert found is not None
+    assert [side.tolist() for side in (found.low, found.middle, found.high)] == [[0, 1, 2], [2, 2.5, 3], [4, 4, 4]]
+    assert golden_course([courses([0, 2], [1, 1])], "z", 3) is None
 
 
 def courses(*values: list[float], names: tuple[str, ...] = ("a", "b")) -> Courses:
