@@ -37,12 +37,12 @@ from streamad.web.http.login import Login
 from streamad.web.http.spoken import Spoken
 from streamad.web.pages.compare import compare
 from streamad.web.pages.layout import Frame, page, sentence_page
-from streamad.web.pages.models import models
 from streamad.web.pages.now import HEIGHT, alerts, now
 from streamad.web.pages.running import running
 from streamad.web.pages.sequence import csv, png, sequence
 from streamad.web.pages.stream import stream, streams
 from streamad.web.pages.trust import calibration
+from streamad.web.pages.versions.models import models
 from streamad.web.pages.warned import warning, warnings
 from streamad.web.shared import Shared
 from streamad.web.site import Site

@@ -14,8 +14,8 @@ from cronsim import CronSim
 
 from streamad.errors import StreamadError
 from streamad.types import to_us
-from streamad.web.pages.models import overdue_text
 from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
+from streamad.web.pages.versions.models import overdue_text
 from streamad.web.rendering import count, duration
 from streamad.web.site import Site
 from streamad.web.store.alerts import ANY, UNJUDGED, Limit

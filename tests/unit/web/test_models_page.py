@@ -6,12 +6,23 @@ import html
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from streamad.commands.shared.plants import load_plant
-from streamad.learn.registry.manifest import PromotionDecision
+from streamad.judge.calibration import Calibration
+from streamad.judge.early.model import LookForm
+from streamad.learn.registry.manifest import (
+    EarlyExpectation,
+    EarlyRecord,
+    FoundAtRate,
+    PromotionDecision,
+    ReferenceFigures,
+    References,
+    encode_manifest,
+)
 from streamad.learn.store.records import TrainingRequest
 from streamad.learn.trainer.results import TrainingFailed
 from streamad.learn.trainer.status import TrainingStatus
@@ -127,6 +138,67 @@ def test_champion_against_challenger_has_false_alarms_and_each_fault_by_strength
     waiting = msgspec.structs.replace(decision, declined=True)
     registry.record_decision("default", "0002", waiting)
     assert "declined by a person; not promoted: not better" in shown(config)
+
+
+def _references(rate: float, share: float, gain: float) -> References:
+    """Return figures of a version, of a kind that finds ``gain`` more, and of one that was not measured."""
+    found = FoundAtRate(
+        rate=rate, n_calibration=40, share=share, interval=(share - 0.02, share + 0.02), by_fault={"stuck_at": share}
+    )
+    other = msgspec.structs.replace(found, share=share + gain, by_fault={"stuck_at": share + gain})
+    pca = ReferenceFigures(kind="pca", auc=0.9, found=other, gain=gain, gain_interval=(gain - 0.1, gain + 0.01))
+    left = ReferenceFigures(kind="mpca", left_out="too many channels")
+    return References(
+        n_held_out=40, n_injected=360, n_bases=40, auc=0.97, by_fault={}, found=found, others=(pca, left)
+    )  # fmt: skip
+
+
+def _told(config: Path, **fields: Any) -> str:
+    """Return what the page says of the version in service, with other fields of its manifest."""
+    path = registry_at(config).folder("default", "0002") / "manifest.json"
+    manifest = msgspec.structs.replace(registry_at(config).manifest("default", "0002"), **fields)
+    path.write_bytes(encode_manifest(manifest))
+    return shown(config).replace("\u00a0", " ").partition("What 0002 reaches")[2].partition("What 0001 reaches")[0]
+
+
+def test_a_version_says_what_it_finds_beside_simple_kinds_and_when_it_alerts(config: Path) -> None:
+    rate = load_plant(config).settings.alerts.false_alarm_rate
+    plain = _told(config, references=_references(rate, 0.94, -0.33))
+    assert "It finds 94 % of 360 faults that were injected into normal sequences" in plain
+    assert "(90 % interval: 92 % to 96 %)" in plain
+    minus = "\N{MINUS SIGN}"
+    gain = f"{minus}33 ({minus}43 … {minus}32)"
+    assert f"pca: what principal components of the readings leave over 61 % {gain} 0.900" in plain
+    assert "Not measured: mpca: too many channels" in plain
+    assert "stuck at 94 % 61 %" in plain
+    assert "finds more" not in plain
+    assert "is configured now" not in plain
+    score = Calibration.from_terms(registry_at(config).calibration_terms("default", "0002"), rate).alert_score(rate)
+    assert f"A sequence alerts from a score of {score:.4g} on." in plain
+    assert "The threshold rests on" in plain
+
+
+def test_a_simple_kind_that_finds_more_and_another_rate_are_said(config: Path) -> None:
+    text = _told(config, references=_references(0.005, 0.4, 0.2))
+    assert "at a false-alarm rate of 0.5 %" in text
+    assert "The rate that is configured now is" in text
+    assert "pca finds more: 60 %." in text
+
+
+def test_looks_and_weights_are_told(config: Path) -> None:
+    manifest = registry_at(config).manifest("default", "0002")
+    looks = tuple(LookForm(n_points=n, median=0.0, spread=1.0) for n in (5, 10))
+    expected = EarlyExpectation(
+        rate=0.01, n_faults=180, n_bases=30, begun=(0.5, 1.0), warned=(0.25, 0.76), interval=(0.69, 0.83)
+    )
+    early = EarlyRecord(detector=manifest.detector, looks=looks, usual=10, expected=expected)
+    settings = {"weights": {"minirocket.leverage": 0.605}, "effort": "quick"}
+    training = msgspec.structs.replace(manifest.training, settings=settings)
+    text = _told(config, early=early, training=training)
+    assert "76 % of 180 injected faults that begin midway are warned of before the end" in text
+    assert "at most 1 % of the normal sequences" in text
+    assert "50 % 50 % 25 % 100 % 100 % 76 %" in text
+    assert "minirocket.leverage 0.605" in text
 
 
 def test_a_training_under_way_and_the_last_one_are_shown(config: Path) -> None:

@@ -17,10 +17,12 @@ from streamad.outputs.stored import some_models
 from streamad.outputs.versions.figures import figure_rows
 from streamad.outputs.versions.training import trainings_of
 from streamad.web.access import Level
+from streamad.web.pages.versions.trained import Trained, trained
 from streamad.web.rendering import count, rendered, when
 from streamad.web.site import Site
 
 _MOST_OPEN = 10  # versions with a form and a comparison: older ones are in the table
+_MOST_TOLD = 4  # versions with all their figures: that in service, then the newest
 
 
 class Comparison(NamedTuple):
@@ -42,6 +44,7 @@ class Versions:
     problems: tuple[str, ...]
     waiting: str | None
     trainings: Mapping[str, str]
+    trained: tuple[Trained, ...]
 
     @property
     def lineage(self) -> str | None:
@@ -127,7 +130,9 @@ def _versions(site: Site, name: str) -> Versions:
             trainings = trainings_of(site.plant, name)
     except StreamadError as error:
         problems.append(str(error))
-    return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings)
+    wanted = sorted(manifests, key=lambda each: each.version != current)[:_MOST_TOLD]
+    told = tuple(trained(site, each) for each in wanted)
+    return Versions(name, current, tuple(manifests), tuple(problems), waiting, trainings, told)
 
 
 def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) -> str | None:
