@@ -309,10 +309,10 @@ class LabelledSource(Protocol):
 
 @runtime_checkable
 class SizedSource(Protocol):
-    """A source that knows how much of it was read, otherwise than by ``RecordBatch.end_offset``."""
+    """A source that knows whether it has an end and how much of it was read, otherwise than by offsets."""
 
     def share_read(self) -> float | None:
-        """Return the share from 0 to 1, None if it is not known; for the time left, so it may be coarse."""
+        """Return the share from 0 to 1, for the time left: 0 while it cannot be told. None if there is no end."""
 
 
 @runtime_checkable

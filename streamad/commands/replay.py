@@ -111,7 +111,7 @@ def replay(
         paced: Source = measured if factor is None else PacedSource(measured, factor, plant.clock, plant.settings)
         normal = None if truth is None else partial(_is_normal, truth)
         report = await Monitor(
-            plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal, share=lambda: measured.share
+            plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal, is_paced=factor is not None
         ).run(
             paced,
             UnsavedCommitter(sinks),
@@ -138,7 +138,7 @@ def replay(
             warnings = {} if warned is None else {"warnings": asdict(warned[0])}
             print_json({**report.as_dict(), **figures, **warnings, **certification.as_dict(), **faults, **drawn})
         else:
-            print_summary(report, rate, evaluation, warned, is_timed=factor is not None)
+            print_summary(report, rate, evaluation, warned)
             if unlabelled:
                 n_all = len(report.verdicts)
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))

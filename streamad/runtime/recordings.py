@@ -75,6 +75,10 @@ class PacedSource:
         """Close the other source."""
         await self._source.close()
 
+    def share_read(self) -> float | None:
+        """Return what the other source does."""
+        return self._source.share_read() if isinstance(self._source, SizedSource) else None
+
     def _due_us(self, partition: str, record: Record) -> int:
         now_us = self._clock.monotonic_us()
         own_us = own_time_us(record)
@@ -102,7 +106,7 @@ class PacedSource:
 
 
 class MeasuredSource:
-    """Delivers another source's events, and tells how much of it was read."""
+    """Delivers the events of a finite source, and tells how much of it was read."""
 
     def __init__(self, source: Source) -> None:
         self.options_model: type[BaseModel] = source.options_model
@@ -117,11 +121,11 @@ class MeasuredSource:
                 self._share.add(event, self._begins[event.partition])
             yield event
 
-    @property
-    def share(self) -> float | None:
-        """Return a number from 0 to 1; None if it is not known."""
-        own = self._source.share_read() if isinstance(self._source, SizedSource) else None
-        return self._share.value if own is None else own
+    def share_read(self) -> float | None:
+        """Return a number from 0 to 1, by the source itself or by offsets; 0 while neither is known."""
+        if isinstance(self._source, SizedSource):
+            return self._source.share_read()
+        return self._share.value or 0.0
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset``; the share counts from there."""
@@ -187,7 +191,7 @@ async def read_by_partition(
                 intakes[event.partition].committed(closed)
             yield event.partition, closed
         if on_progress is not None:
-            on_progress(counters, measured.share)
+            on_progress(counters, measured.share_read() or None)
 
 
 def cut(source: Source, span: Span, name: str) -> Source:

@@ -186,9 +186,11 @@ class FileSource:
         return between
 
     def share_read(self) -> float | None:
-        """Return the share of the files' bytes that was read; None if it is not known, as of sorted files."""
+        """Return the share of the files' bytes that was read; 0 of sorted files, None of those that are followed."""
+        if self._following is not None:
+            return None
         total = sum(self._sizes.values())
-        return None if self._options.sort or not total else min(1.0, self._n_read / total)
+        return 0.0 if self._options.sort or not total else min(1.0, self._n_read / total)
 
     def _count(self, n_bytes: int) -> None:
         self._n_read += n_bytes

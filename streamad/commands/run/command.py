@@ -138,8 +138,7 @@ def run(
         elif supervised:
             err.print(worker_line(str(settings.source.options.get("instance")), report))
         else:
-            # What ends by itself were recordings.
-            print_summary(report, settings.alerts.false_alarm_rate, is_timed=report.interrupted)
+            print_summary(report, settings.alerts.false_alarm_rate)
             for line in lines_of(report.many_alerts, settings, learns=settings.learning is not None):
                 out.print(note(line))
         if not report.interrupted and (report.counters["records"] or not report.resumed):

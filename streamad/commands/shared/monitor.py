@@ -18,7 +18,7 @@ from streamad.judge.verdicts import NO_REASON, p_text, span_text
 from streamad.language import percent
 from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.plant import Plant
-from streamad.ports import Committer, Source
+from streamad.ports import Committer, SizedSource, Source
 from streamad.system.tasks import is_stop
 from streamad.telemetry.events import Emit, EventLog
 
@@ -163,10 +163,14 @@ def _in_service(batchers: Batchers) -> list[ModelRef]:
 
 
 class AlertLines:
-    """Prints each alert with its reasons if they come within a second, else the reasons on a line of their own."""
+    """Prints each alert with its reasons if they come within a second, else the reasons on a line of their own.
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, tuple[JudgedSequence, asyncio.TimerHandle]] = {}
+    Where nobody waits for it (``is_recorded``), an alert waits for its reasons as long as they take.
+    """
+
+    def __init__(self, is_recorded: Callable[[], bool] = lambda: False) -> None:
+        self._is_recorded = is_recorded
+        self._waiting: dict[str, tuple[JudgedSequence, asyncio.TimerHandle | None]] = {}
 
     def alert(self, judged: JudgedSequence) -> None:
         """Print the alert of ``judged`` now, or wait for its reasons if it is going to get some."""
@@ -175,7 +179,9 @@ class AlertLines:
             name = judged.alert.alert_id
             if name in self._waiting:  # a copy of a file has the same alerts again
                 self._give_up(name)
-            soon = asyncio.get_running_loop().call_later(_REASONS_S, self._give_up, name)
+            soon = None
+            if not self._is_recorded():
+                soon = asyncio.get_running_loop().call_later(_REASONS_S, self._give_up, name)
             self._waiting[name] = judged, soon
         else:
             _print_alert(judged, judged.attribution)
@@ -186,7 +192,8 @@ class AlertLines:
             err.print(attribution_line(attribution))
             return
         judged, soon = waiting
-        soon.cancel()
+        if soon is not None:
+            soon.cancel()
         _print_alert(judged, attribution)
 
     def close(self) -> None:
@@ -196,7 +203,8 @@ class AlertLines:
 
     def _give_up(self, name: str) -> None:
         judged, soon = self._waiting.pop(name)
-        soon.cancel()
+        if soon is not None:
+            soon.cancel()
         _print_alert(judged, None)
 
 
@@ -213,7 +221,7 @@ class Monitor:
     one of several workers, and ends with its supervisor. ``watcher`` is told of every judged sequence and attribution.
     ``beside`` is entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of
     these alone tell whether the plant differs from its training. ``learner`` makes the learner that the run starts.
-    ``share``: of a finite source, how much of it was read.
+    ``is_paced``: records of a recording come when they are due.
     """
 
     def __init__(
@@ -228,7 +236,7 @@ class Monitor:
         beside: Beside | None = None,
         normal: Callable[[Verdict], bool] | None = None,
         learner: Callable[[Emit], Learning] | None = None,
-        share: Callable[[], float | None] | None = None,
+        is_paced: bool = False,
     ) -> None:
         self._supervised = supervised
         self._watcher = watcher
@@ -245,10 +253,10 @@ class Monitor:
         self._verdicts: list[Verdict] = []
         self._warnings: list[EarlyWarning] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
-        self._lines = AlertLines()
-        # Several workers would overwrite each other's line.
-        self._share = share
-        self._bar = Bar("waiting for the first sequence to end", quiet=supervised, is_endless=share is None)
+        self._is_paced = is_paced
+        self._source: Source | None = None
+        self._lines = AlertLines(lambda: self._is_recorded)
+        self._bar: Bar
 
     def _serving_of(self, learner: Callable[[Emit], Learning] | None) -> Serving | None:
         """Return what keeps the models of this run up to date, None if nothing learns."""
@@ -280,6 +288,9 @@ class Monitor:
 
         plant = self._plant
         explainer = None
+        self._source = source
+        # Several workers would overwrite each other's line.
+        self._bar = Bar("waiting for the first sequence to end", quiet=self._supervised, is_endless=self._share is None)
         try:
             learning = self._learning
             if learning is not None:
@@ -345,6 +356,7 @@ class Monitor:
             warnings=self._warnings,
             interrupted=pipeline.was_stopped,
             resumed=pipeline.has_resumed,
+            is_recorded=self._is_recorded,
             in_service={model.ref.name: model for model in batchers.models},
             many_alerts=watch.found,
         )
@@ -400,12 +412,20 @@ class Monitor:
         else:
             return
         text = ", ".join(part for part in (judged, progress) if part)
-        share = None if self._share is None else self._share()
-        if not share:
+        if not (share := self._share):
             self._bar.show(text)
             return
         # As many sequences as ended so far lie in the share that was read.
         self._bar.show(text, verdicts.total(), max(n_ended / share, verdicts.total()))
+
+    @property
+    def _share(self) -> float | None:
+        """Return how much of a recording was read, 0 while it cannot be told; None of what has no end."""
+        return self._source.share_read() if isinstance(self._source, SizedSource) else None
+
+    @property
+    def _is_recorded(self) -> bool:
+        return not self._is_paced and self._share is not None
 
     def _on_judged(self, judged: JudgedSequence, latency_us: int) -> None:
         verdict, alert = judged.verdict, judged.alert

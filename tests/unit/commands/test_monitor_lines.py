@@ -168,6 +168,21 @@ async def test_an_alert_waits_a_second_for_its_reasons_else_they_follow(monkeypa
     assert printed == [str(alert_line(ALERT))], "at the end of the run"
 
 
+async def test_an_alert_of_a_recording_waits_for_its_reasons_as_long_as_they_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed = list[str]()
+    monkeypatch.setattr(monitor.err, "print", lambda line: printed.append(str(line)))
+    monkeypatch.setattr(monitor, "_REASONS_S", 0.0)
+    lines = AlertLines(lambda: True)
+    lines.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    live = AlertLines()
+    live.alert(JudgedSequence(VERDICT, ALERT, debt=DEBT))
+    await until(lambda: bool(printed))
+    lines.explained(why())
+    assert printed == [str(alert_line(ALERT)), str(alert_line(ALERT, why()))]
+
+
 async def test_an_alert_that_comes_again_while_it_waits_is_printed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """As two copies of a file give it."""
     printed = list[str]()
@@ -220,7 +235,7 @@ def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.Capture
     learned = LearningCounters(drifts=n, trainings=n, promotions=n)
     served = ServedCounters(version="0002", swaps=n, learned=learned)
     counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
 
 
@@ -230,7 +245,7 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 ) -> None:
     learning = {"default": asdict(ServedCounters(version="0002", swaps=n))}
     counters = Counters().as_dict() | {"learning": learning}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     shown = " ".join(capsys.readouterr().out.split())
     assert said in shown
     assert ("swaps" in shown) == (n > 0)
@@ -240,16 +255,17 @@ def test_the_summary_of_a_run_that_only_swaps_says_nothing_of_what_is_learned(
 def test_the_summary_says_how_many_trainings_failed(capsys: pytest.CaptureFixture[str]) -> None:
     served = ServedCounters(learned=LearningCounters(trainings=3, failed=2))
     counters = Counters().as_dict() | {"learning": {"default": asdict(served)}}
-    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02, is_timed=False)
+    print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert "3 trainings (2 failed)" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("is_timed", [False, True])
-def test_the_summary_gives_the_time_to_the_decision_only_where_records_came_when_they_were_due(
-    *, is_timed: bool, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_the_summary_gives_no_time_to_the_decision_of_recordings_read_as_fast_as_possible(
+    *, is_recorded: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_summary(RunReport(Counters().as_dict(), 1.0, "default", [500_000_000], []), 0.02, is_timed=is_timed)
-    assert ("decision after the end" in capsys.readouterr().out) == is_timed
+    report = RunReport(Counters().as_dict(), 1.0, "default", [500_000_000], [], is_recorded=is_recorded)
+    print_summary(report, 0.02)
+    assert ("decision after the end" in capsys.readouterr().out) != is_recorded
 
 
 def test_an_attribution_that_names_no_channel_says_so() -> None:

@@ -32,13 +32,11 @@ def print_summary(
     configured_rate: float,
     evaluation: Evaluation | None = None,
     warned: tuple[WarningFigures, float] | None = None,
-    *,
-    is_timed: bool,
 ) -> None:
     """Print the figures of a run and, with labels, its detection and false-alarm rates.
 
-    ``warned``: the figures of its warnings, and their configured rate. ``is_timed``: records came when they were due.
-    Of recordings read as fast as possible, the time from the end to the decision is that of a queue: it is left out.
+    ``warned``: the figures of its warnings, and their configured rate. Of recordings read as fast as possible the time
+    from the end to the decision is that of a queue: it is left out.
     """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
@@ -54,7 +52,7 @@ def print_summary(
     if warned is not None:
         add_warnings(table, *warned)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
-    if is_timed and latency is not None and slowest is not None:
+    if not report.is_recorded and latency is not None and slowest is not None:
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
@@ -98,7 +96,8 @@ def _learned(counters: dict[str, Any], swaps: int) -> str:
 class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
-    ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
+    ``resumed``: records were read before this run. ``is_recorded``: they were read as
+    fast as possible. ``in_service``: the models in service at the end, by name.
     ``many_alerts``: what is to say of those with far too many alerts. ``warnings`` are kept with the verdicts.
     """
 
@@ -109,6 +108,7 @@ class RunReport:
     verdicts: list[Verdict]
     interrupted: bool = False
     resumed: bool = False
+    is_recorded: bool = False
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)
     many_alerts: Mapping[str, ManyAlerts] = field(default_factory=dict)
     warnings: Sequence[EarlyWarning] = ()

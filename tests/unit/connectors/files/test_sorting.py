@@ -109,7 +109,7 @@ async def read(url: str, context: ConnectorContext, **options: object) -> list[t
         if isinstance(event, PartitionAssigned):
             await source.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
-            assert (source.share_read() is None) == bool(options.get("sort"))  # sorting reads the file first
+            assert source.share_read() == 0 or not options.get("sort")  # sorting reads the file first
             found += [(record.offset, msgspec.msgpack.decode(record.value)) for record in event.records]
         else:
             assert isinstance(event, PartitionEnded)

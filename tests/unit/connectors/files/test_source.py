@@ -266,3 +266,9 @@ async def test_the_share_of_packed_files_grows_by_files(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(gzip.compress(b"{}\n" * 10))
     assert await shares("in", tmp_path) == [0.0, 0.5, 1.0]
+
+
+async def test_a_file_that_is_followed_has_no_share(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "{}")
+    assert source("a.jsonl", tmp_path).share_read() == 0.0
+    assert source("a.jsonl?follow=true", tmp_path).share_read() is None
