@@ -56,11 +56,11 @@ QUICK_LEARNING = {
     "first_training": 20,
     "min_training": 10,
     "reserve": 0.3,
-    "after_inliers": 80,
+    "after_inliers": 40,
     "promotion": PromotionSettings(min_comparison=5),
 }
 QUICK_MODEL = {"detector": "nearest", "options": {}}
-QUICK_BATCHES = 20  # times fewer
+QUICK_BATCHES = 40  # times fewer
 
 
 def settings_of(kind: Kind, *, quick: bool) -> Settings:
