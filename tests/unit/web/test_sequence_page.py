@@ -135,7 +135,7 @@ def test_a_segment_lies_at_its_share_of_the_sequence_also_if_the_window_holds_le
     )
     written(config.parent, window={"length": 8, "longer": "truncate"})
     text = page_of(config, messages(1, 8, segment)).get(f"/s/{ID}?clock={clock}").text
-    assert "the judged window holds the first 14 % of the sequence" in text
+    assert "the judged window holds the first 14\u00a0% of the sequence" in text
     (drawn,) = re.findall(r'<rect class="segment" x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', text)
     left, width = (float(each) for each in drawn)
     assert left == pytest.approx(49, abs=0.2)
@@ -229,5 +229,5 @@ def test_a_departure_leads_to_its_time(config: Path) -> None:
         channel="temp", unit="", start=0.5, end=0.5, start_time=T, end_time=T, direction="above", size=1.0, text="t"
     )
     text = page_of(config, messages(1, 6, point)).get(f"/s/{ID}?clock=own").text
-    assert f'<a href="/s/{ID}?clock=own&amp;from=48&amp;to=52" class="odd">1 above the band at 50 %</a>' in text
+    assert f'<a href="/s/{ID}?clock=own&amp;from=48&amp;to=52" class="odd">1 above the band at 50\u00a0%</a>' in text
     assert "from 50" not in text
