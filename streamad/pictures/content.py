@@ -26,6 +26,7 @@ _FEWEST_PANELS = 3
 _LEAST_SHARE = 0.01  # of a channel that has a panel beside the first three
 _NAMED = 12  # channels without a panel that are named
 _NAME_CHARACTERS = 60
+_HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen an axis on each side
 _LEAST_POINTS, _FEWEST_POINTS = 3, 2
 """Of a stretch outside the band: shorter ones are noise. And of a part of a picture."""
 
@@ -81,6 +82,11 @@ class Panel:
     normal: NormalCourse | None
     segments: tuple[ChannelSegment, ...]
     outside: tuple[Outside, ...] = ()
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return what an axis of its values must hold (``limits_of``)."""
+        return limits_of([self.course], self.normal)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +175,25 @@ class Picture:
             for one in self.panels
         )
         return replace(self, at=self.at[is_in], panels=panels, part=(start, end))
+
+
+def _ends(courses: Sequence[Course]) -> tuple[float, float]:
+    """Return the lowest and the highest known reading of some courses; 0 and 1 without any."""
+    known = np.concatenate([course[np.isfinite(course)] for course in courses])
+    return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+
+
+def limits_of(courses: Sequence[Course], normal: NormalCourse | None = None) -> tuple[float, float]:
+    """Return what an axis must hold: readings and band, and the extremes of training unless they squeeze these."""
+    low, high = _ends(courses if normal is None else [*courses, normal.low, normal.high])
+    if normal is not None:
+        beyond = _HULL_BEYOND * (high - low)
+        lowest, highest = _ends([normal.lowest, normal.highest])
+        low, high = max(min(low, lowest), low - beyond), min(max(high, highest), high + beyond)
+    if high - low <= max(1e-6 * max(abs(low), abs(high)), 1e-30):
+        pad = 0.05 * abs(high) or 1.0
+        return low - pad, high + pad
+    return low, high
 
 
 def stretches(is_outside: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

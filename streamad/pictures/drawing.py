@@ -39,7 +39,6 @@ _WIDE_LABEL = 8
 _SCORES_DRAWN = 500
 _MOST_SCORE = 1e300  # on the axis
 _LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
-_HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen the axis on each side
 
 
 def has_plots() -> bool:
@@ -195,31 +194,18 @@ def _draw_panel(page: _Page, axes: Any, picture: Picture, panel: Panel, *, is_la
         axes.plot(at, normal.middle, color=_SOFT, lw=1, ls=(0, (4, 2)))
     marker = "o" if len(picture.at) <= _SAMPLES_MARKED else None
     axes.plot(at, course, color=_INK, lw=1.5, marker=marker, ms=2.6, zorder=3)
-    _limit(axes, course, normal)
+    low, high = panel.limits
+    low, high = low - 0.08 * (high - low), high + 0.08 * (high - low)
+    axes.set_ylim(low, high)
     axes.set_xlim(float(at[0]), float(at[-1]))
     _draw_segments(axes, picture, panel, at, course)
     _head_panel(page, axes, picture, panel)
-    low, high = axes.get_ylim()
     ticks = round_ticks(low, high, 4)
     labels = labels_of(ticks)
     axes.set_yticks(ticks, labels)
     if max(map(len, labels), default=0) > _WIDE_LABEL:
         axes.tick_params(axis="y", labelsize=6)
     _time_axis(axes, picture, is_labelled=is_last)
-
-
-def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
-    """Let the axis hold readings and band, and the extremes of training as long as they do not squeeze these."""
-    parts = [course] if normal is None else [course, normal.low, normal.high]
-    low, high = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
-    span = high - low
-    if normal is not None:
-        low = max(min(low, float(normal.lowest.min())), low - _HULL_BEYOND * span)
-        high = min(max(high, float(normal.highest.max())), high + _HULL_BEYOND * span)
-    least = max(1e-6 * max(abs(low), abs(high)), 1e-30)
-    stands_still = high - low <= least
-    margin = (0.05 * abs(high) or 1.0) if stands_still else 0.08 * (high - low)
-    axes.set_ylim(low - margin, high + margin)
 
 
 def _ends(picture: Picture, start: float, end: float) -> tuple[float, float]:
@@ -233,6 +219,8 @@ def _ends(picture: Picture, start: float, end: float) -> tuple[float, float]:
 
 
 def _draw_segments(axes: Any, picture: Picture, panel: Panel, at: Course, course: Course) -> None:
+    for each in panel.outside:
+        axes.axvspan(*_ends(picture, each.start, each.end), facecolor=_ODD, alpha=0.06, lw=0, zorder=0.5)
     for segment in panel.segments:
         first, last = _ends(picture, segment.start, segment.end)
         axes.axvspan(first, last, facecolor=_ODD, alpha=0.1, lw=0, zorder=1)

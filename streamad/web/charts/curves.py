@@ -6,13 +6,13 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from streamad.judge.verdicts import place
-from streamad.pictures.content import Course, NormalCourse, Panel, Picture
+from streamad.pictures.content import Course, NormalCourse, Panel, Picture, limits_of
 from streamad.pictures.facts import MARKS, cut, departure
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
 from streamad.web.charts.svg import STRETCH, grid, rect, stretched, svg, ticks_below, with_unit, words
@@ -27,16 +27,11 @@ _MOST_ROWS = 64
 
 
 class _Frame:
-    """Maps values to the picture: x from ``left`` to ``right``, y so that it holds all ``courses``."""
+    """Maps values to the picture: x from ``left`` to ``right``, y so that it holds ``limits``."""
 
-    def __init__(self, left: float, right: float, courses: Iterable[Course]) -> None:
-        finite = np.concatenate([course[np.isfinite(course)] for course in courses])
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-        if not high > low:
-            pad = abs(low) * 0.05 or 1.0
-            low, high = low - pad, high + pad
-        pad = 0.06 * (high - low)
-        self.left, self.right, self.low, self.high = left, right, low - pad, high + pad
+    def __init__(self, left: float, right: float, limits: tuple[float, float]) -> None:
+        pad = 0.06 * (limits[1] - limits[0])
+        self.left, self.right, self.low, self.high = left, right, limits[0] - pad, limits[1] + pad
         self._span = right - left or 1.0
 
     def x(self, value: float) -> float:
@@ -57,6 +52,7 @@ class _Frame:
         return f'<polyline class="{css}" points="{self.points(at, course)}"/>'
 
     def area(self, at: Course, low: Course, high: Course, css: str) -> str:
+        low, high = (np.clip(side, self.low, self.high) for side in (low, high))
         return f'<polygon class="{css}" points="{self.points(at, low)} {self.points(at[::-1], high[::-1])}"/>'
 
     def normal(self, at: Course, normal: NormalCourse) -> list[str]:
@@ -85,7 +81,7 @@ def panel(picture: Picture, one: Panel) -> Markup:
     stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
     at, course = picture.at[::stride], one.course[::stride]
     normal = None if one.normal is None else NormalCourse(*(side[::stride] for side in one.normal))
-    frame = _Frame(picture.first, picture.last, (course, *(normal or ())))
+    frame = _Frame(picture.first, picture.last, one.limits)
     shown = [each for each in one.segments if picture.shows(each.start, each.end)]
     outside = [each for each in one.outside if picture.shows(each.start, each.end)]
     parts: list[str] = []
@@ -128,9 +124,9 @@ def unfinished(label: str, at: Course, course: Course, band: tuple[Course, Norma
 
     ``at`` and ``course`` [m]: seconds since the start, and readings. ``band``: its own seconds, and its courses.
     """
-    band_at, normal = (np.empty(0), ()) if band is None else band
+    band_at, normal = (np.empty(0), None) if band is None else band
     ends = [float(each[-1]) for each in (at, band_at) if len(each)]
-    frame = _Frame(0.0, max(ends, default=1.0), (course, *normal))
+    frame = _Frame(0.0, max(ends, default=1.0), limits_of([course], normal))
     layer = [] if band is None else frame.normal(*band)
     parts = [stretched([*layer, frame.line(at, course, "course")], _HEIGHT)]
     is_known = np.isfinite(course)
@@ -155,7 +151,7 @@ def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tup
         f'<image x="0" y="{top}" width="100%" height="{bottom - top}" preserveAspectRatio="none" '
         f'class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>',
     ]
-    frame = _Frame(picture.first, picture.last, [np.zeros(1)])
+    frame = _Frame(picture.first, picture.last, (0.0, 1.0))
     for number, (name, _, segments) in enumerate(shown):
         y = top + number * step
         parts.append(words(cut(name, 18), 0, y + 14, "end", dx=-6))
@@ -199,7 +195,7 @@ def overlay(
     sides = [] if normal is None else [normal.low, normal.high]
     sides += [] if golden is None else [golden.low, golden.high]
     right = max(float(at[-1]) if len(at) else 0.0 for _, at, _ in lines)
-    frame = _Frame(0.0, right, (*(course for _, _, course in lines), *sides))
+    frame = _Frame(0.0, right, limits_of([*(course for _, _, course in lines), *sides]))
     layer = [] if normal is None else [frame.area(first.at, normal.low, normal.high, "band")]
     if golden is not None:
         layer.append(frame.area(first.at, golden.low, golden.high, "golden"))

@@ -16,7 +16,7 @@ from streamad.judge.verdicts import place
 from streamad.language import percent
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
-from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers, when
+from streamad.pictures.facts import MARKS, departure, headline, is_explained, score_line, speakers, when
 from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
@@ -202,7 +202,7 @@ def _channel(picture: Picture, one: Panel, path: str, kept: Mapping[str, str]) -
     found = [_place(departure(each), each.start, each.end, path, kept, is_reason=True) for each in one.segments]
     for each in one.outside:
         if not any(reason.start <= each.start and each.end <= reason.end for reason in one.segments):
-            found.append(_place(f"{each.direction} the band", each.start, each.end, path, kept, is_reason=False))
+            found.append(_place(MARKS[each.direction], each.start, each.end, path, kept, is_reason=False))
     shown = found[:_MOST_PLACES]
     n_more = len(found) - len(shown)
     return _Channel(one.name, one.unit, note, shown, n_more, curves.panel(picture, one), _readings(picture, one))

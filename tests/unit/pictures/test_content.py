@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamad.judge.calibration import Calibration
-from streamad.pictures.content import Picture, Scores, picture_of
+from streamad.pictures.content import NormalCourse, Picture, Scores, limits_of, picture_of
 from streamad.pictures.facts import departure, headline, speakers, when
 from tests.support.pictures import attribution_of, calibration_of, facts_of, segment_of, window_of
 
@@ -285,3 +285,12 @@ def test_a_part_has_the_readings_and_the_band_of_its_time() -> None:
 def test_a_part_without_two_readings_is_the_whole(start: float, end: float) -> None:
     whole = with_readings_outside()
     assert whole.between(start, end) is whole
+
+
+def test_an_axis_holds_the_extremes_of_training_unless_they_squeeze_the_readings() -> None:
+    course = np.array([0.0, 10.0])
+    normal = NormalCourse(course, course, course, np.array([-3.0, 0.0]), np.array([10.0, 1_000.0]))
+    assert limits_of([course], normal) == (-3.0, 16.0)
+    assert limits_of([course]) == (0.0, 10.0)
+    assert limits_of([np.array([2.0, np.nan])]) == pytest.approx((1.9, 2.1))
+    assert limits_of([np.array([np.nan])]) == (0.0, 1.0)
