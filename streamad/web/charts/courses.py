@@ -36,6 +36,7 @@ JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}
 """The sign of each judgement that counts."""
 _HEIGHT, _TOP, _BOTTOM = 280, 50, 42
 _MOST_TIMES, _MOST_TICKS = 6, 7
+_RARE = 0.03
 _LETTER = 1.0  # the width of one, in per cent of a narrow window's picture
 _SHORT_US = 600_000_000
 _LARGEST = 10.0**LARGEST_POWER
@@ -172,12 +173,16 @@ def course_of_means(
 ) -> Markup:
     """Return mean and spread of one channel in sequences, in their order; alerts are marked.
 
+    The axis holds all means, but not the largest spreads: one of them would press all others into a line.
+
     ``usual``: from where to where the means of normal sequences lie.
     """
     height = 150
     drawn = [(one, *_within(mean, spread)) for one, mean, spread in rows]
     sides = [side for side in usual or () if abs(side) < _LARGEST]
-    low, high = min([each[1] for each in drawn] + sides), max([each[3] for each in drawn] + sides)
+    means = [each[2] for each in drawn]
+    low = min(*means, *sides, float(np.quantile([each[1] for each in drawn], _RARE)))
+    high = max(*means, *sides, float(np.quantile([each[3] for each in drawn], 1 - _RARE)))
     pad = 0.08 * (high - low) or abs(low) * 0.05 or 1.0
     low, high = low - pad, high + pad
 
@@ -192,8 +197,8 @@ def course_of_means(
     at = [(number + 0.5) * step for number in range(len(drawn))]
     places = list(zip([STRETCH * x for x in at], drawn, strict=True))
     spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in places)
-    means = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in places)
-    shapes = [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{means}"/>']
+    dots = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in places)
+    shapes = [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{dots}"/>']
     parts.append(stretched(shapes, height))
     for x, (one, _, mean, _) in zip(at, drawn, strict=True):
         if one.is_alert:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlencode
 
 import numpy as np
 from markupsafe import Markup
@@ -21,6 +22,7 @@ MOST_COMPARED: Final = 8
 MOST_GOLDEN: Final = 20
 _MOST_CHANNELS, _MOST_MORE = 24, 15
 _PAGE, _LATEST, _NORMALS = 120, 1_200, 40
+_MOST_NEAREST = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,18 +82,22 @@ def compare(site: Site, ids: Sequence[str], golden_ids: Sequence[str] = (), want
         found.append(Compared(one, case.picture(normal), case.courses))
     golden = [one for one in _sequences(site, golden_ids[:MOST_GOLDEN]) if one.decision == "normal"]
     courses = [each for each in (site.cases.of(one)[0].courses for one in golden) if each is not None]
+    others = site.view.of_stream(found[0].one.stream, _PAGE) if found else site.view.inbox(_PAGE)
+    nearest = _nearest(site, found, others) if found else []
+    chosen_ids = [each.one.id for each in found]
     panels = _panels(found)
     names = [panel.name for _, panel in panels]
     return rendered(
         "compare.html",
         found=found,
-        ids=[each.one.id for each in found],
+        nearest=nearest,
+        nearest_href="/compare?" + urlencode({"id": chosen_ids, "golden": [one.id for one in nearest]}, doseq=True),
         golden=golden,
         overlays=[(panel, _overlay(found, courses, of, panel)) for of, panel in panels[:_MOST_CHANNELS]],
         n_more=len(panels) - _MOST_CHANNELS,
         names=names,
         means=[_means(each, names) for each in found],
-        offers=_offers(site, found, golden, wanted),
+        offers=_offers(site, found, golden, others, nearest, wanted),
         wanted=wanted,
         most=(MOST_COMPARED, MOST_GOLDEN),
     )
@@ -101,13 +107,18 @@ def _sequences(site: Site, ids: Sequence[str]) -> list[SeenSequence]:
     return [one for one in map(site.view.sequence, dict.fromkeys(ids)) if one is not None]
 
 
-def _offers(site: Site, found: Sequence[Compared], golden: Sequence[SeenSequence], wanted: str) -> list[Offer]:
+def _offers(  # noqa: PLR0917 - what was found already
+    site: Site,
+    found: Sequence[Compared],
+    golden: Sequence[SeenSequence],
+    others: Sequence[SeenSequence],
+    nearest: Sequence[SeenSequence],
+    wanted: str,
+) -> list[Offer]:
     """Return the chosen ones, the nearest normal one, then the latest alerts and others that have a window."""
     chosen = {each.one.id: each.one for each in found}
     golden_ids = {one.id for one in golden}
-    others = site.view.of_stream(found[0].one.stream, _PAGE) if found else site.view.inbox(_PAGE)
-    nearest = None if not found else _nearest(site, found, others)
-    first = {one.id: one for one in (*chosen.values(), *golden, *([] if nearest is None else [nearest]))}
+    first = {one.id: one for one in (*chosen.values(), *golden, *nearest[:1])}
     more: dict[bool, dict[str, SeenSequence]] = {True: {}, False: {}}
     for one in (*others, *site.view.latest(_LATEST)):
         of_kind = more[one.is_alert]
@@ -116,7 +127,7 @@ def _offers(site: Site, found: Sequence[Compared], golden: Sequence[SeenSequence
             of_kind[one.id] = one
     rest = sorted((more[True] | more[False]).values(), key=lambda one: -(one.end_us or 0))
     return [
-        Offer(one, one.id in chosen, one.id in golden_ids, nearest is not None and one.id == nearest.id)
+        Offer(one, one.id in chosen, one.id in golden_ids, is_nearest=one in nearest[:1])
         for one in (*first.values(), *rest)
     ]
 
@@ -136,11 +147,11 @@ def golden_course(courses: Sequence[Courses], name: str, n: int) -> NormalCourse
     return NormalCourse(low, middle, high, low, high)
 
 
-def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequence]) -> SeenSequence | None:
-    """Return of the latest normal sequences with a window the one nearest to the first of ``found``."""
+def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequence]) -> list[SeenSequence]:
+    """Return of the latest normal sequences with a window those nearest to the first of ``found``, five at most."""
     first, ids = found[0].courses, {each.one.id for each in found}
     if first is None:
-        return None
+        return []
     for place in (others, site.view.latest(_LATEST)):
         normals = [one for one in place if one.decision == "normal" and not one.is_alert and one.has_window]
         apart = {
@@ -148,9 +159,10 @@ def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequenc
             for one in normals[:_NORMALS]
             if one.id not in ids and (courses := site.cases.of(one)[0].courses) is not None
         }
-        if apart and math.isfinite(apart[best := min(apart, key=lambda name: apart[name])]):
-            return next(one for one in normals if one.id == best)
-    return None
+        near = [one for one in normals if math.isfinite(apart.get(one.id, math.inf))]
+        if near:
+            return sorted(near, key=lambda one: apart[one.id])[:_MOST_NEAREST]
+    return []
 
 
 def _overlay(found: Sequence[Compared], golden: Sequence[Courses], picture: Picture, panel: Panel) -> Markup:

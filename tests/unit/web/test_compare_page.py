@@ -121,6 +121,8 @@ def test_golden_sequences_are_a_range_over_which_the_chosen_one_is_drawn(tmp_pat
     assert boxes(text, "golden", ticked=True) == [4, 7]
     assert text.count('<polygon class="golden"') == 1
     assert 'class="golden"' not in client.get(query(1)).text
+    (nearest,) = re.findall(r'<a href="([^"]*)">golden: the 2 nearest normal sequences</a>', client.get(query(1)).text)
+    assert boxes(client.get(nearest.replace("&amp;", "&")).text, "golden", ticked=True) == [4, 7]
     alert_as_golden = client.get(query(4) + f"&golden={1:032x}").text
     assert '<polygon class="golden"' not in alert_as_golden
 
