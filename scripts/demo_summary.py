@@ -15,6 +15,7 @@ from streamad.commands.shared.figures.labels import Label, Labels
 from streamad.commands.shared.figures.report import compared
 from streamad.commands.shared.figures.warnings import warning_figures
 from streamad.judge.verdicts import span_text
+from streamad.language import percent
 from streamad.messages import EarlyWarning, Verdict
 
 M = TypeVar("M", Verdict, EarlyWarning)
@@ -48,7 +49,7 @@ def _read(path: Path, kind: type[M]) -> list[M]:
 
 
 def _percent(rate: float | None) -> str:
-    return "none to find" if rate is None else f"{rate:.1%}"
+    return "none to find" if rate is None else percent(rate, 1)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from streamad.__main__ import main as entry_point
 from streamad.commands.shared.windows import Recordings, read_windows
+from streamad.language import percent
 from tests.support.runtime.cli import CliPlant
 
 
@@ -49,7 +50,7 @@ def test_a_training_that_replaces_a_version_says_which_with_the_figures_of_both_
     outcome = plant("train fewer")
     records = [json.loads(plant(f"models show {n} --json").out)["references"] for n in (3, 4)]
     old, new = (
-        f"{n} trained, {n} scored out of fold, {of['found']['share']:.0%} of injected faults found at "
+        f"{n} trained, {n} scored out of fold, {percent(of['found']['share'])} of injected faults found at "
         f"{of['found']['rate']:g}, AUC {of['auc']:.3f}"
         for n, of in zip((24, 17), records, strict=True)
     )

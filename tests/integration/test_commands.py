@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 from streamad.judge.attribution import explain
+from streamad.language import percent
 from tests.support.runtime.cli import OPTIONS, CliPlant, started, streamad, until_line
 from tests.support.runtime.pipeline import START_US
 from tests.support.waiting import LIMIT_S
@@ -149,7 +150,7 @@ def test_replay_measures_what_an_extrapolated_rate_does_to_detection(plant: CliP
     said = " ".join(plant("replay --labels labels.csv --quiet").out.split())
     found, would = report["detection_rate"], report["at_rank_rate"]["detection_rate"]
     rate = f"{below['rank_rate']:g}"
-    assert f"at {rate} {would:.1%} of the anomalous (now {found:.1%}) and" in said
+    assert f"at {rate} {100 * would:.1f} % of the anomalous (now {100 * found:.1f} %) and" in said
     assert f"scored out of fold estimate false-alarm rates from {rate} on and certify none; 1e-09 is extrapo" in said
     assert f"or raise alerts.false_alarm_rate to {rate}, an estimate as well" in said
     shown = " ".join(plant("models show").out.split())
@@ -225,7 +226,7 @@ def test_replay_prints_the_same_figures_as_text(plant: CliPlant) -> None:
     said = quiet.out
     assert quiet.err == ""
     assert f"{report['auc']:.4f}" in said
-    assert f"{report['detection_rate']:.1%} of 4 anomalous" in said
+    assert f"{percent(report['detection_rate'], 1)} of 4 anomalous" in said
 
 
 def test_an_unscorable_sequence_is_neither_found_nor_a_false_alarm(plant: CliPlant) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from streamad.language import percent
 from streamad.ports import Clock
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSource
@@ -196,7 +197,7 @@ async def test_a_lasting_change_is_reported_and_learned_again(tmp_path: Path) ->
         event = at.run.of_kind("plant_changed")[0]
         share = event.figures["alert_share"]
         assert 0.5 < share <= 1.0, "told as soon as it is sure, with what alerts by then; more come"
-        assert f"{share:.0%} of the latest" in event.message
+        assert f"{percent(share)} of the latest" in event.message
         assert "streamad models relearn --since 2026-01-01T0" in event.message
         await at.until_kind("model_swapped")
         await at.until_kind("model_promoted")

@@ -380,8 +380,8 @@ def summary(demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(summary: Any) -> None:
     said, figures = summary()
     assert said == [
-        "faulty batches found: 33.3%; false alarms: 50.0%",
-        "faulty batches warned of before their end: 50.0%, 5 h before it (median); normal ones: 0.0%",
+        "faulty batches found: 33.3\u00a0%; false alarms: 50.0\u00a0%",
+        "faulty batches warned of before their end: 50.0\u00a0%, 5\u00a0h before it (median); normal ones: 0.0\u00a0%",
     ]
     assert 60 <= figures.pop("wall_s") < 120
     assert figures == {
