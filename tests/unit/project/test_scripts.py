@@ -21,7 +21,23 @@ from tests.support.scripts import script
 from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
-TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "mkdir", "mktemp", "nice", "rm", "touch")
+TOOLS = (
+    "bash",
+    "cat",
+    "cksum",
+    "cp",
+    "date",
+    "dirname",
+    "flock",
+    "id",
+    "ls",
+    "mkdir",
+    "mktemp",
+    "nice",
+    "rm",
+    "tail",
+    "touch",
+)
 
 # A Python that notes how it is called, installs nothing, and runs neither tests nor the demo.
 STAND_IN = """#!/bin/bash
