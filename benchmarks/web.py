@@ -361,6 +361,8 @@ def paths_of(sizes: Sizes) -> dict[str, str]:
     return {
         "now": "/",
         "sequence": f"/s/{alerts[-1]}",
+        "alerts": "/alerts",
+        "highest": "/alerts?order=height",
         "streams": "/streams",
         "stream": "/stream?name=line-000",
         "compare": f"/compare?{'&'.join(f'id={each}' for each in alerts)}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import tzinfo
 from zoneinfo import ZoneInfo
 
 from streamad.errors import StreamadError
@@ -43,9 +42,10 @@ class Site:
         return self.plant.settings.alerts.false_alarm_rate
 
     @property
-    def zone(self) -> tzinfo:
-        """Return the time zone of the plant, in which people write dates."""
-        return ZoneInfo(self.plant.settings.decode.timezone or "UTC")
+    def zone(self) -> ZoneInfo | None:
+        """Return the time zone of the plant, in which people write dates; None: they write them in the browser's."""
+        name = self.plant.settings.decode.timezone
+        return None if name is None else ZoneInfo(name)
 
     @property
     def learns(self) -> bool:

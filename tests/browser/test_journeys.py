@@ -7,18 +7,24 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 import yaml
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+from streamad.messages import Alert, Attribution, ChannelShare, Feedback, Message, Verdict
 from tests.support.runtime.cli import started
 from tests.support.waiting import LIMIT_S
 from tests.support.web.browser import LIMIT_MS, Visitor
+from tests.support.web.messages import messages_of, reasons_of, warning_of
 from tests.support.web.run import FOLLOWED, ROLES, link_of
 from tests.support.web.site import copied, served
+from tests.support.web.status import opened, status_of
 
 expect.set_options(timeout=LIMIT_MS)
 
@@ -252,3 +258,121 @@ def test_an_open_sequence_is_seen_over_the_band_while_it_runs(browser: Browser, 
         again = Visitor(browser, link)
         expect(again.page.get_by_role("region", name="Needs attention")).to_contain_text("is silent")
         again.context.close()
+
+
+# --- five questions, from Now ---
+
+
+@pytest.fixture(scope="module")
+def troubled(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plant in which a sequence runs that was warned of; of an alert like the highest people have spoken before."""
+    folder = copied(judged, tmp_path_factory.mktemp("troubled") / "plant")
+    config = yaml.safe_load((folder / "plant.yaml").read_text())
+    config["sinks"] |= {"warnings": "out/warnings.jsonl", "status": "status"}
+    (folder / "plant.yaml").write_text(yaml.safe_dump(config))
+    warning, now = warning_of(1), datetime.now(UTC)
+    running = opened(warning.stream, warning.sequence, 27, warning.start_time)
+    status = status_of(open_=[running], started_at=now, created_at=now, interval_s=3_600.0)
+    (folder / "status").mkdir()
+    (folder / "status" / "line-1.jsonl").write_bytes(msgspec.json.encode(status) + b"\n")
+    highest = max(messages(folder / "out" / "alerts.jsonl"), key=lambda one: one["score"])
+    every = messages(folder / "out" / "attributions.jsonl")
+    reasons = next(each for each in every if each["alert_id"] == highest["alert_id"])
+    share = ChannelShare(channel=reasons["channels"][0]["channel"], unit="", share=1.0)
+    before = {"start_time": datetime(2025, 12, 31, 6, tzinfo=UTC), "end_time": datetime(2025, 12, 31, 7, tzinfo=UTC)}
+    verdict, alert, attribution = messages_of(400)[:3]
+    assert isinstance(verdict, Verdict)
+    assert isinstance(alert, Alert)
+    assert isinstance(attribution, Attribution)
+    verdict, alert = msgspec.structs.replace(verdict, **before), msgspec.structs.replace(alert, **before)
+    alike = msgspec.structs.replace(attribution, channels=[share])
+    said = Feedback(alert_id=alert.alert_id, judgement="confirmed", comment="valve 3 stuck", by="kim", created_at=now)
+    written: dict[str, list[Message]] = {
+        "warnings": [warning], "attributions": [reasons_of(warning), alike], "verdicts": [verdict], "alerts": [alert],
+    }  # fmt: skip
+    for role, each in written.items():
+        with (folder / "out" / f"{role}.jsonl").open("ab") as file:
+            file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in each))
+    (folder / "feedback.jsonl").write_bytes(msgspec.json.encode(said) + b"\n")
+    return folder
+
+
+class Walk:
+    """A visitor who begins at Now and counts what they click."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self.page, self.n_clicks = visitor.go("/"), 0
+
+    def click(self, target: Locator) -> None:
+        self.n_clicks += 1
+        target.click()
+        self.page.wait_for_load_state("load")
+
+
+def what_is_wrong_now(walk: Walk) -> None:
+    banner = walk.page.get_by_role("region", name="Needs attention")
+    expect(banner).to_be_in_viewport()
+    expect(banner.get_by_role("listitem").first).to_contain_text(re.compile(r"\d+ alerts in the last \d+ judged"))
+    expect(banner).to_contain_text("1 running sequence leaves the normal course")
+
+
+def which_first(walk: Walk) -> None:
+    first = walk.page.locator(".first")
+    expect(first).to_be_in_viewport()
+    expect(first).to_contain_text(re.compile(r"Open this first:\s+reactor-1 B-1, which runs .* then", re.DOTALL))
+    walk.click(first.locator("a[href^='/s/']").last)
+    expect(walk.page.get_by_role("region", name="Judgement")).to_contain_text("none yet")
+
+
+def since_when(walk: Walk) -> None:
+    expect(walk.page.locator(".first time")).to_be_in_viewport()
+    walk.click(walk.page.locator(".first a[href^='/s/']").last)
+    expect(walk.page.locator("h1")).to_contain_text(re.compile(r"from \d+\s% to \d+\s%|at \d+\s%"))
+    expect(walk.page.locator("main")).to_contain_text("samples")
+
+
+def how_sure(walk: Walk) -> None:
+    expect(walk.page.locator(".first")).to_contain_text(re.compile(r"[\d.]+ times its threshold"))
+    walk.click(walk.page.locator(".first a[href^='/s/']").last)
+    expect(walk.page.locator("main")).to_contain_text(re.compile(r"p 0\.\d+ .*times the threshold"))
+    expect(walk.page.locator("main")).to_contain_text("The score lies above")
+
+
+def what_we_said_last_time(walk: Walk) -> None:
+    walk.click(walk.page.locator(".first a[href^='/s/']").last)
+    row = walk.page.get_by_role("region", name="Earlier alerts alike").get_by_role("row").filter(has_text="B-400")
+    expect(row).to_contain_text("confirmed by kim")
+    expect(row).to_contain_text("valve 3 stuck")
+
+
+@pytest.mark.parametrize(("width", "most"), [(1400, 2), (400, 3)])
+def test_five_questions_are_answered_within_few_clicks_from_now(
+    browser: Browser, troubled: Path, width: int, most: int
+) -> None:
+    with served(troubled) as link:
+        visitor = Visitor(browser, link, viewport={"width": width, "height": 800})
+        expect(visitor.page.locator(".first")).to_contain_text("times its threshold")
+        for question in (what_is_wrong_now, which_first, since_when, how_sure, what_we_said_last_time):
+            walk = Walk(visitor)
+            question(walk)
+            assert walk.n_clicks <= most, question.__name__
+        visitor.assert_clean()
+        visitor.context.close()
+
+
+def test_a_search_keeps_its_values_and_works_without_scripts(browser: Browser, troubled: Path) -> None:
+    with served(troubled) as link:
+        for has_scripts in (True, False):
+            visitor = Visitor(browser, link, java_script_enabled=has_scripts)
+            page = visitor.go("/alerts")
+            n_all = page.locator("[data-walk] tbody tr").count()
+            page.get_by_label("Search").fill("valve 3")
+            page.get_by_label("Judged").select_option("confirmed")
+            page.get_by_role("button", name="Show").click()
+            expect(page.locator("[data-walk] tbody tr")).to_have_count(1)
+            assert n_all > 1
+            page.get_by_role("link", name="highest above the threshold first").click()
+            expect(page.get_by_label("Search")).to_have_value("valve 3")
+            expect(page.get_by_label("Judged")).to_have_value("confirmed")
+            expect(page.locator("[data-walk] tbody tr")).to_have_count(1)
+            visitor.context.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
 
@@ -26,7 +26,7 @@ from streamad.web.store.wanted import Wanted
 
 HEIGHT: Final = "height"
 """The order of alerts by how far they lie above their threshold; any other word: the newest first."""
-_FIELDS = ("q", "stream", "channel", "batch", "state", "assigned", "from", "to", "order")
+_FIELDS = ("q", "stream", "channel", "batch", "state", "assigned", "from", "to", "zone", "order")
 _SHIFT_HOUR = 6
 _MOST_EVENTS = 12
 _WARNINGS = 10
@@ -107,7 +107,7 @@ def alerts(site: Site, given: Mapping[str, str], wanted: Wanted | str, behind: P
         by_time=urlencode(others),
         by_height=urlencode({**others, "order": HEIGHT}),
         is_by_height=is_by_height,
-        is_filtered=bool(others),
+        is_filtered=bool(others.keys() - {"zone"}),
         behind=behind,
         older=Place.behind(found[_PAGE - 1]) if len(found) > _PAGE else None,
         handover=_handover(site, site.plant.clock.now_us()),
@@ -119,9 +119,9 @@ def alerts(site: Site, given: Mapping[str, str], wanted: Wanted | str, behind: P
 
 
 def _handover(site: Site, now_us: int) -> str:
-    """Return the address of the alerts since yesterday's early shift that nobody has judged."""
-    yesterday = from_us(now_us).astimezone(site.zone).date() - timedelta(days=1)
-    since = datetime(yesterday.year, yesterday.month, yesterday.day, _SHIFT_HOUR)  # noqa: DTZ001 - in the plant's zone
+    """Return the address of the alerts since yesterday's early shift that nobody has judged; see ``zones`` in JS."""
+    yesterday = from_us(now_us).astimezone(site.zone or UTC).date() - timedelta(days=1)
+    since = datetime(yesterday.year, yesterday.month, yesterday.day, _SHIFT_HOUR)  # noqa: DTZ001 - in the zone
     return "/alerts?" + urlencode({"state": "new", "from": since.isoformat(timespec="minutes")})
 
 

@@ -193,7 +193,20 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// Where the plant has no zone, dates of the form that filters are in the browser's, as all times shown are.
+function zones() {
+  if (document.documentElement.dataset.zone) return;
+  const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const field of document.querySelectorAll("input[name=zone]")) field.value = zone;
+  for (const name of document.querySelectorAll("[data-zone]:not(html)")) name.textContent = zone;
+  const yesterday = new Intl.DateTimeFormat("sv").format(Date.now() - 86400000); // 2026-11-28
+  for (const link of document.querySelectorAll("a[href^='/alerts?state=new&from=']")) {
+    link.href = `/alerts?${new URLSearchParams({ state: "new", from: `${yesterday}T06:00`, zone })}`;
+  }
+}
+
 function dress() {
+  zones();
   dressCurves();
   showSeen();
   showTimes();

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 from streamad.errors import UsageError
 from streamad.types import to_us
@@ -20,7 +21,7 @@ STATES: Final[Mapping[str, str]] = {
     "confirmed": "judgement = 'confirmed'",
     "veto": "judgement = 'veto'",
 }
-_TEXTS = ("q", "stream", "channel", "batch", "assigned", "state", "from", "to")
+_TEXTS = ("q", "stream", "channel", "batch", "assigned", "state", "from", "to", "zone")
 _SEARCHED = ("sequence", "stream", "batch", "note", "comment")
 
 
@@ -48,8 +49,8 @@ class Wanted:
     until_us: int = NEVER
 
     @classmethod
-    def of(cls, given: Mapping[str, str], zone: tzinfo) -> Wanted:
-        """Return what a form asks for, its dates in ``zone``. Raises UsageError."""
+    def of(cls, given: Mapping[str, str], zone: tzinfo | None) -> Wanted:
+        """Return what a form asks for, its dates in ``zone``, or that of the form. Raises UsageError."""
         for name in _TEXTS:
             text = given.get(name, "")
             if len(text) > MOST_CHARACTERS or "\0" in text:
@@ -57,6 +58,7 @@ class Wanted:
         if (state := given.get("state", "")) and state not in STATES:
             raise UsageError(f"there is no state {state!r}: choose one of {', '.join(STATES)}")
         since, until = given.get("from", ""), given.get("to", "")
+        zone = zone or _zone(given.get("zone", "UTC"))
         wanted = cls(
             state=state,
             stream=given.get("stream", ""),
@@ -103,6 +105,13 @@ def _pattern(text: str) -> str:
     for mark in "\\%_":
         text = text.replace(mark, f"\\{mark}")
     return f"%{text}%"
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError) as error:
+        raise UsageError(f"there is no time zone {name[:80]!r}") from error
 
 
 def _time_us(text: str, zone: tzinfo, *, is_end: bool = False) -> int:

@@ -156,6 +156,17 @@ def test_dates_are_in_the_zone_of_the_plant() -> None:
     assert wanted.until_us == to_us(datetime(2026, 7, 1, 22, tzinfo=UTC)) - 1
 
 
+def test_without_a_zone_of_the_plant_dates_are_in_that_of_the_browser(tmp_path: Path) -> None:
+    wanted = Wanted.of({"from": "2026-07-01T06:00", "zone": "Europe/Berlin"}, None)
+    assert wanted.since_us == to_us(datetime(2026, 7, 1, 4, tzinfo=UTC))
+    assert Wanted.of({"from": "2026-07-01T06:00", "zone": ""}, None).since_us == to_us(
+        datetime(2026, 7, 1, 6, tzinfo=UTC)
+    )
+    for name in ("Mars", "../../etc/passwd", "x" * 5_000):
+        answer = PageUnderTest(tmp_path, alert(1)).browser().get("/alerts", params={"zone": name})
+        assert answer.status_code == 422
+
+
 def test_the_hand_over_is_what_nobody_has_judged_since_yesterday_at_six(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path, alert(1), decode={"format": "json", "timezone": "Europe/Berlin"})
     yesterday = (datetime.now(UTC).astimezone(BERLIN) - timedelta(days=1)).date()
@@ -165,7 +176,7 @@ def test_the_hand_over_is_what_nobody_has_judged_since_yesterday_at_six(tmp_path
     text = page.browser().get(f"/alerts?state=new&from={yesterday}T06:00").text
     assert "No alert is" in text
     assert f'value="{yesterday}T06:00"' in text
-    assert "From (Europe/Berlin)" in text
+    assert "From (<span>Europe/Berlin</span>)" in text
 
 
 @pytest.mark.parametrize(
