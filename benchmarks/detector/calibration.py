@@ -90,5 +90,7 @@ def table(figures: Sequence[Resampled]) -> str:
         ratios = [each.rate_ratio for each in part]
         found, spread = (np.mean([getattr(each, name) for each in part]) for name in ("found", "found_range"))
         extremes = f"{min(ratios):.2f}, {max(ratios):.2f}"
-        lines.append(f"| {n} | {np.mean(ratios):.2f} | {extremes} | {found:.0%} | {spread:.0%} |")
+        lines.append(
+            f"| {n} | {np.mean(ratios):.2f} | {extremes} | {100 * found:.0f}\u00a0% | {100 * spread:.0f}\u00a0% |"
+        )
     return "\n".join(lines) + "\n"

@@ -26,8 +26,8 @@ def test_the_bounds_of_the_page_are_those_of_the_code() -> None:
     assert MOST_PANELS == 6
     assert "at least three and at most six" in PAGE
     assert f"draws the first {replay.MOST_PICTURES} alerts" in PAGE
-    assert f"a table of the newest {MOST_ALERTS}, then each of the newest {default}" in PAGE
-    assert f"(`--pictures N`, at most {MOST_PICTURES})" in PAGE
+    assert f"the {default} farthest above their threshold (`--pictures N`, at most {MOST_PICTURES})" in PAGE
+    assert f"then a table of the newest {MOST_ALERTS}" in PAGE
     assert f"the newest of {MOST_EVENTS}" in PAGE
     assert " and ".join(f"`{kind}`" for kind in DRIFT) in PAGE
 

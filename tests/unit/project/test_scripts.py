@@ -417,8 +417,8 @@ def test_the_summary_of_a_demo_without_faulty_batches_states_it(demo_output: Pat
     labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
     said, figures = summary()
     assert said == [
-        "faulty batches found: none to find; false alarms: 40.0%",
-        "faulty batches warned of before their end: none to find; normal ones: 25.0%",
+        "faulty batches found: none to find; false alarms: 40.0\u00a0%",
+        "faulty batches warned of before their end: none to find; normal ones: 25.0\u00a0%",
     ]
     assert figures["detection_rate"] is None
 
