@@ -31,51 +31,86 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
+class _Outside:
+    """The channels of an open sequence that lie outside the band now, the furthest first, as names with their sign.
+
+    ``said``: the first in words; ``size`` is its, in half widths of the band.
+    """
+
+    names: tuple[str, ...] = ()
+    said: str = ""
+    size: float = 0.0
+
+    @property
+    def n_more(self) -> int:
+        """Return how many more there are than can be named."""
+        return max(0, len(self.names) - _NAMED)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Return those behind the first that can be named."""
+        return self.names[1:_NAMED]
+
+
+@dataclass(frozen=True, slots=True)
 class _Row:
-    """An open sequence that was looked at: its line, the channels that lie outside the band now, its warning."""
+    """An open sequence: its looks as a line, the channels that lie outside the band now, its warning."""
 
     one: OpenSequence
-    looked: Looked
-    line: Markup
-    outside: str
+    line: Markup | None
+    outside: _Outside | None
     warning: SeenWarning | None
+
+    @property
+    def is_warned(self) -> bool:
+        """Return whether it was warned of; of others a channel lies outside the band now and then."""
+        return self.warning is not None or (self.one.looked is not None and bool(self.one.looked.warning_id))
 
 
 def section(site: Site, workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
     """Return the section Running of the page Now. ``number``: of the workers' state."""
-    rows = [_row(site, one, one.looked) for one in still_open[:_MOST_OPEN] if one.looked is not None]
-    others = [one for one in still_open if one.looked is None]
+    looked = [one for one in still_open if one.looked is not None][:_MOST_OPEN]
+    others = [_row(site, one) for one in still_open if one.looked is None]
+    others.sort(
+        key=lambda each: 0.0 if each.outside is None else -each.outside.size
+    )  # equals: those that began last first
     n_open = sum(each.status.n_open for each in workers if each.is_live)
     return rendered(
         "workers.html",
         workers=workers,
-        looked=rows,
-        still_open=others[:_MOST_OPEN],
-        n_open=n_open - len(rows),
+        looked=[_row(site, one) for one in looked],
+        others=others[:_MOST_OPEN],
+        n_others=n_open - len(looked),
         number=number,
     )
 
 
-def _row(site: Site, one: OpenSequence, looked: Looked) -> _Row:
+def _row(site: Site, one: OpenSequence) -> _Row:
+    if one.looked is None:
+        return _Row(one, None, _outside(site, one), None)
     warning = site.view.warning_of(one.stream, one.sequence, to_us(one.start_time))
-    return _Row(one, looked, looks.small_line(looked), _outside(site, one), warning)
+    return _Row(one, looks.small_line(one.looked), _outside(site, one), warning)
 
 
-def _outside(site: Site, one: OpenSequence) -> str:
-    """Return the channels of an open sequence that lie outside the band now, the furthest first."""
+def _outside(site: Site, one: OpenSequence) -> _Outside | None:
+    """Return which channels lie outside the band now; None if it is not known."""
     found = site.workers.running(one.stream)
     if found is None or found[0].sequence != one.sequence:
-        return ""
+        return None
     message, status = found
     usual = _usual(site, message, status)
     if isinstance(usual, str):
-        return ""
-    with suppress(ValueError):
+        return None
+    try:
         departures = _departures(message, unpacked_curve(message), usual)
-        now = sorted((-each.size, name) for name, each in departures.items() if each.is_now)
-        names = [name for _, name in now]
-        return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return ""
+    except ValueError:
+        return None
+    now = sorted(((name, each) for name, each in departures.items() if each.is_now), key=lambda one: -one[1].size)
+    if not now:
+        return _Outside()
+    furthest, departure = now[0]
+    names = tuple(f"{each.said[:1]} {name}" for name, each in now)
+    return _Outside(names, f"{furthest} {departure.said}", departure.size)
 
 
 def _departures(message: Running, values: np.ndarray, usual: Usual) -> dict[str, Departure]:

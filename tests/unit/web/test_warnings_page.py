@@ -120,7 +120,7 @@ def test_a_latency_beyond_what_is_measured_is_said_to_be_one(p99_ms: float | Non
     """Samples of the past, as the demo plays them, have latencies of years."""
     page = page_of(tmp_path, verdict(1))
     page.workers.take(status_of(latency_p99_ms=p99_ms, created_at=from_us(page.plant.clock.now_us())))
-    (shown,) = re.findall(r'data-head="latency p99">(.*?)</td>', page.browser().get("/").text)
+    (shown,) = re.findall(r'data-head="99 of 100 verdicts within">(.*?)</td>', page.browser().get("/").text)
     assert shown.strip() == said
 
 

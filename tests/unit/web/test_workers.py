@@ -481,7 +481,7 @@ def test_now_shows_workers_and_what_they_have_open(tmp_path: Path, judged: bool)
     page = page_with(tmp_path, judged=judged)
     page.workers.take(status_of(open_=[opened()], created_at=now_of(page), lag=7, waiting_attributions=2))
     text = page.browser().get("/").text
-    for part in ("Running", "line-1", "● running", "7 records", "2 attributions", "1 open sequence", "B-77"):
+    for part in ("Running", "line-1", "● running", "7 records", "reasons of 2 alerts", "1 open sequence", "B-77"):
         assert part in text
     assert "silent" not in text
     assert 'class="bar open"' in text
