@@ -20,6 +20,7 @@ STRETCH = 10
 """Units of x in what is ``stretched`` for each per cent of the width."""
 _LABEL = 6  # pixels between the names of an axis and the plot
 _EDGE = 5.0  # per cent: so near to the right edge a name ends at its place
+_LATE = 82.0  # per cent: from there on it does so on a phone
 
 
 def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Markup:
@@ -91,6 +92,11 @@ def anchor_at(x: float) -> str:
     return "end" if x > 100 - _EDGE else "start" if x < _EDGE / 2 else "middle"
 
 
+def _late(x: float) -> str:
+    """Return the class of a name that ends at its place on a phone, where it would not fit beside it."""
+    return " late" if x > _LATE else ""
+
+
 def with_unit(labels: Sequence[str], unit: str) -> list[str]:
     """Return the names of an axis, the last one with the unit."""
     return [*labels[:-1], *(f"{last} {unit}" for last in labels[-1:])]
@@ -100,7 +106,7 @@ def ticks_below(labels: Sequence[tuple[str, float]], y: float) -> list[str]:
     """Return the names of an axis below ``y``, each at its x; a phone shows the last one and every second before it."""
     parts = []
     for number, (label, x) in enumerate(reversed(labels)):
-        more = " more" if number % 2 else ""
+        more = (" more" if number % 2 else "") + _late(x)
         parts += [upright(x, y, y + 4, f"tickmark{more}"), words(label, x, y + 18, anchor_at(x), f"tick{more}")]
     return parts
 
@@ -112,7 +118,7 @@ def times_below(times: Sequence[tuple[datetime, float]], y: float, form: Form) -
     """
     parts, day = [], ""
     for number, (at, x) in enumerate(times):
-        more = " more" if (len(times) - 1 - number) % 2 else ""
+        more = (" more" if number % 2 else "") + _late(x)
         parts.append(upright(x, y, y + 4, f"tickmark{more}"))
         if is_counted(at):
             parts.append(words(elapsed(at), x, y + 18, anchor_at(x), f"tick time{more}"))
