@@ -28,7 +28,7 @@ _OPTIONS = {
         "silent": "false",
     }
 }
-_KEYWORDS = {"gettext": None, "ngettext": (1, 2), "_": None, "catalogued": None}
+_KEYWORDS = {"gettext": None, "ngettext": (1, 2), "_": None, "catalogued": None, "catalogued_plural": (1, 2)}
 _PLACE = re.compile(r"%\((\w+)\)s|%%")
 HEADER = r"""# What people read of streamad, in another language: scripts/catalogue.py
 msgid ""

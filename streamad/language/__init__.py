@@ -95,6 +95,11 @@ def catalogued(text: str) -> str:
     return text
 
 
+def catalogued_plural(one: str, many: str) -> tuple[str, str]:
+    """Return both texts: a mark for the catalogue, as ``catalogued``."""
+    return one, many
+
+
 class Words(Mapping[str, str]):
     """Texts by their names, each in the language of who reads it."""
 
@@ -114,6 +119,11 @@ class Words(Mapping[str, str]):
 def numeral(text: str) -> str:
     """Return a number that is written with a decimal point as the reader's language writes it."""
     return text.replace(".", ",") if asking().language == "de" else text
+
+
+def thousands(n: int) -> str:
+    """Return a whole number with a mark between groups of three digits: 12,500."""
+    return f"{n:,}".replace(",", ".") if asking().language == "de" else f"{n:,}"
 
 
 def percent(share: float, digits: int | None = 0) -> str:

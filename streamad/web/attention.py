@@ -13,10 +13,11 @@ from itertools import islice
 from cronsim import CronSim
 
 from streamad.errors import StreamadError
+from streamad.language import Words, catalogued, gettext, thousands
 from streamad.types import to_us
 from streamad.web.pages.span import SKEW_US, remarked, remarked_event, span_of
 from streamad.web.pages.versions.models import overdue_text
-from streamad.web.rendering import count, duration
+from streamad.web.rendering import count, duration, kind_of
 from streamad.web.site import Site
 from streamad.web.store.alerts import ANY, UNJUDGED, Limit
 from streamad.web.store.questions import NEVER
@@ -31,11 +32,13 @@ _SERIOUS = {"many_alerts", "plant_changed", "broker_silent", "feedback_unreadabl
 _OVER = {"broker_back": "broker_silent", "many_alerts_over": "many_alerts"}
 """Events that end others."""
 _RECENT_US = 86_400_000_000
-_UNREAD = {
-    "status": "the status of the workers is not read",
-    "view": "the view is not written",
-    "workers": "not all workers are shown",
-}
+_UNREAD = Words(
+    {
+        "status": catalogued("the status of the workers is not read"),
+        "view": catalogued("the view is not written"),
+        "workers": catalogued("not all workers are shown"),
+    }
+)
 _SURGE = 40
 
 
@@ -92,11 +95,17 @@ class Attention:
 
     def banner(self, latest: Sequence[SeenSequence], now_us: int) -> list[tuple[str, str]]:
         """Return a line for each thing that is not as it should be: what it is, and a sentence."""
-        lines = [(_UNREAD.get(role, f"{role} are not read"), why) for role, why in self._troubles().items()]
+        lines = [
+            (_UNREAD.get(role) or gettext("%(what)s are not read", what=role), why)
+            for role, why in self._troubles().items()
+        ]
         n_unscorable = sum(one.decision == "unscorable" for one in latest[:_SURGE])
         if n_unscorable * 4 >= _SURGE:
-            why = f"{n_unscorable} of the last {_SURGE} sequences could not be judged: open one of them, it says why"
-            lines.append(("many are not judged", why))
+            why = gettext(
+                "%(n)s of the last %(all)s sequences could not be judged: open one of them, it says why",
+                n=n_unscorable, all=_SURGE,
+            )  # fmt: skip
+            lines.append((gettext("many are not judged"), why))
         if (letters := self._dead_letters()) is not None:
             lines.append(letters)
         if (left_out := self._workers.left_out) is not None:
@@ -104,8 +113,11 @@ class Attention:
         if self._view.set_aside is not None:
             lines.append(
                 (
-                    "the view was begun anew",
-                    f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
+                    gettext("the view was begun anew"),
+                    gettext(
+                        "its file could not be used and is now %(path)s; the page has what the outputs keep",
+                        path=self._view.set_aside,
+                    ),
                 )
             )
         lines += [*self._contradictions(), *self._overdue(latest)]
@@ -131,7 +143,8 @@ class Attention:
                 newest = self._registry.manifest(name, versions[-1])
                 due = list(islice(CronSim(learning.schedule, newest.created_at), 2))
                 if len(due) == 2 and to_us(newest.created_at) + 2 * to_us(due[1]) - 2 * to_us(due[0]) < at_us:
-                    lines.append((f"model {name} is older than its schedule", overdue_text(newest, learning.schedule)))
+                    what = gettext("model %(name)s is older than its schedule", name=name)
+                    lines.append((what, overdue_text(newest, learning.schedule)))
         return lines
 
     def _serious(self, now_us: int) -> list[tuple[str, str]]:
@@ -146,7 +159,7 @@ class Attention:
                 seen.add(kind)
                 if kind == event.kind:
                     lines[kind] = event.message
-        return [(kind.replace("_", " "), message) for kind, message in lines.items()]
+        return [(kind_of(kind), message) for kind, message in lines.items()]
 
     def _clocks(self, now_us: int) -> list[tuple[str, str]]:
         """Return a line if sequences or events are dated after the page's own time."""
@@ -157,21 +170,27 @@ class Attention:
             return []
         times = [one.end_us or 0 for one in found] + [one.created_us for one in events]
         what = [_count(len(each), name) for each, name in ((found, "sequence"), (events, "event")) if each]
-        where = f", the newest of stream {found[0].stream}" if found else ""
+        where = gettext(", the newest of stream %(name)s", name=found[0].stream) if found else ""
         by = duration((max(times) - now_us) / 1e6)
-        why = (
-            f"{' and '.join(what)} bear times after this page's own, by up to {by}{where}: look at the clock of who "
-            "wrote them, and at that of the page's machine"
-        )
-        return [("a clock is ahead", why)]
+        why = gettext(
+            "%(what)s bear times after this page's own, by up to %(by)s%(where)s: look at the clock of who wrote them, "
+            "and at that of the page's machine",
+            what=gettext(" and ").join(what), by=by, where=where,
+        )  # fmt: skip
+        return [(gettext("a clock is ahead"), why)]
 
     def _dead_letters(self) -> tuple[str, str] | None:
         """Return the banner's line about records that could not be read lately."""
         recent = [one.status.dead_letters for one in self._workers.seen() if one.is_live and one.has_new_letters]
         if not recent:
             return None
-        place = "sinks.dead_letters holds them" if self._plant.settings.sinks.dead_letters else "set sinks.dead_letters"
-        return "records are unreadable", f"{sum(recent):,} so far, more within the last hour: {place}, with the reasons"
+        if self._plant.settings.sinks.dead_letters:
+            why = gettext("%(n)s so far, more within the last hour: sinks.dead_letters holds them, with the reasons",
+                          n=thousands(sum(recent)))  # fmt: skip
+        else:
+            why = gettext("%(n)s so far, more within the last hour: set sinks.dead_letters, with the reasons",
+                          n=thousands(sum(recent)))  # fmt: skip
+        return gettext("records are unreadable"), why
 
     def _contradictions(self) -> list[tuple[str, str]]:
         """Return a line if messages contradict each other."""
@@ -179,12 +198,13 @@ class Attention:
         if not found:
             return []
         n, first = _count(len(found), "sequence"), f"{found[0].stream} {found[0].sequence}"
-        why = (
-            f"other messages with the ids of {n} say otherwise than what was read first, which is shown (the newest: "
-            f"{first}). If you began the outputs anew, delete {self._view.path.name}; else look who may write to them"
-        )
-        return [("messages contradict each other", why)]
+        why = gettext(
+            "other messages with the ids of %(n)s say otherwise than what was read first, which is shown (the newest: "
+            "%(first)s). If you began the outputs anew, delete %(file)s; else look who may write to them",
+            n=n, first=first, file=self._view.path.name,
+        )  # fmt: skip
+        return [(gettext("messages contradict each other"), why)]
 
 
 def _count(n: int, name: str) -> str:
-    return f"{n} or more {name}s" if n == _COUNTED else count(n, name)
+    return gettext("%(many)s or more", many=count(n, name)) if n == _COUNTED else count(n, name)

@@ -10,14 +10,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from streamad.language import (
+    NO_BREAK,
     Form,
     Words,
     asking,
     catalogued,
+    catalogued_plural,
     gettext,
     moment,
+    ngettext,
     numeral,
     percent,
+    thousands,
     translated,
     translated_for,
 )
@@ -45,7 +49,12 @@ DECISIONS: Final = Words(
 LEVELS: Final = Words(
     {"viewer": catalogued("viewer"), "operator": catalogued("operator"), "engineer": catalogued("engineer")}
 )
-_STEPS = ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h"), (730 * 86_400, 86_400, "days"))
+_STEPS: Final[tuple[tuple[float, float, str], ...]] = (
+    (120, 1, "s"),
+    (7_200, 60, "min"),
+    (172_800, 3_600, "h"),
+    (730 * 86_400, 86_400, catalogued("days")),
+)
 
 
 def shown(value: object) -> object:
@@ -68,6 +77,46 @@ def escaped(text: str) -> Markup:
 def rendered(template: str, **given: object) -> Markup:
     """Return a template filled with ``given``: it escapes every value."""
     return Markup(_TEMPLATES.get_template(template).render(given))
+
+
+_COUNTED: Final = {
+    "alert": catalogued_plural("%(num)s alert", "%(num)s alerts"),
+    "attribution": catalogued_plural("%(num)s attribution", "%(num)s attributions"),
+    "event": catalogued_plural("%(num)s event", "%(num)s events"),
+    "false alarm": catalogued_plural("%(num)s false alarm", "%(num)s false alarms"),
+    "judged sequence": catalogued_plural("%(num)s judged sequence", "%(num)s judged sequences"),
+    "more channel": catalogued_plural("%(num)s more channel", "%(num)s more channels"),
+    "more stream": catalogued_plural("%(num)s more stream", "%(num)s more streams"),
+    "open sequence": catalogued_plural("%(num)s open sequence", "%(num)s open sequences"),
+    "record": catalogued_plural("%(num)s record", "%(num)s records"),
+    "running sequence": catalogued_plural("%(num)s running sequence", "%(num)s running sequences"),
+    "sample": catalogued_plural("%(num)s sample", "%(num)s samples"),
+    "score": catalogued_plural("%(num)s score", "%(num)s scores"),
+    "sequence": catalogued_plural("%(num)s sequence", "%(num)s sequences"),
+    "stream": catalogued_plural("%(num)s stream", "%(num)s streams"),
+    "verdict": catalogued_plural("%(num)s verdict", "%(num)s verdicts"),
+    "warning": catalogued_plural("%(num)s warning", "%(num)s warnings"),
+}
+KINDS: Final = Words(
+    {
+        "broker_back": catalogued("broker back"),
+        "broker_silent": catalogued("broker silent"),
+        "drift": catalogued("drift"),
+        "feedback_unreadable": catalogued("feedback unreadable"),
+        "many_alerts": catalogued("far too many alerts"),
+        "many_alerts_over": catalogued("far too many alerts: over"),
+        "model_promoted": catalogued("new model"),
+        "model_swapped": catalogued("model taken up"),
+        "plant_changed": catalogued("plant changed"),
+        "too_many_streams": catalogued("too many streams"),
+    }
+)
+"""The words for events; other kinds stand as they are named."""
+
+
+def kind_of(kind: str) -> str:
+    """Return what kind of event it is."""
+    return KINDS.get(kind) or kind.replace("_", " ")
 
 
 def meanings() -> dict[str, str]:
@@ -104,7 +153,7 @@ def meaning_of(head: str) -> str | None:
 
 def count(n: int, name: str) -> str:
     """Return ``n`` with its noun: 1 alert, 2 alerts."""
-    return f"{n} {name}" if n == 1 else f"{n} {name}s"
+    return ngettext(*_COUNTED[name], n)
 
 
 def digits(value: float | None, n: int) -> str:
@@ -121,10 +170,10 @@ def times_text(times: float | None) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time for people: 40 s, 12 min, 3 h, 2 days, 73 years."""
-    for limit, size, unit in _STEPS:
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / (365.25 * 86_400):.0f} years"
+    size, unit = next(
+        ((size, unit) for limit, size, unit in _STEPS if seconds < limit), (365.25 * 86_400, catalogued("years"))
+    )
+    return f"{seconds / size:.0f}{NO_BREAK}{gettext(unit)}"
 
 
 def when(at: datetime | None, form: Form = "second") -> Markup:
@@ -158,13 +207,15 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_TEMPLATES.extend(newstyle_gettext=True)
+_TEMPLATES.newstyle_gettext = True  # type: ignore[attr-defined]  # values are given to ``_text``
 _TEMPLATES.policies["ext.i18n.trimmed"] = True
 _TEMPLATES.filters |= {
     "counted": count,
     "digits": digits,
+    "kind": kind_of,
     "duration": duration,
     "percent": percent,
+    "thousands": thousands,
     "us": to_us,
     "utc": from_us,
     "when": when,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.judge.verdicts import figure, span_text
+from streamad.judge.verdicts import beyond, span_text
+from streamad.language import gettext
+from streamad.messages import Direction
 from streamad.pictures.content import Course, NormalCourse, stretches
 from streamad.pictures.facts import MARKS
 
@@ -29,17 +31,20 @@ def departure_of(at: Course, course: Course, usual: tuple[Course, NormalCourse],
     if not len(known):
         return None
     low, high = (np.interp(seconds, band_at, side) for side in (normal.low, normal.high))
-    beyond = np.maximum(course[known] - high, low - course[known])
+    excess = np.maximum(course[known] - high, low - course[known])
     is_above = course[known] > high
-    found = stretches(beyond > 0)
+    found = stretches(excess > 0)
     if not found:
         return None
     first, last = found[-1]
     is_now = last == len(known)
-    by = float(np.median(beyond[first:last]))
-    direction = "above" if is_above[first:last].mean() >= 1 / 2 else "below"
+    by = float(np.median(excess[first:last]))
+    direction: Direction = "above" if is_above[first:last].mean() >= 1 / 2 else "below"
     half = max(float(np.median(high - low)) / 2, 1e-9)
     since, until = (span_text(float(seconds[number])) for number in (first, last - 1))
-    when = f"since {since}" if is_now else f"from {since} to {until}"
-    amount = f"{figure(by)} {unit}".strip()
-    return Departure(is_now, by / half, f"{MARKS[direction]} {amount} {direction} the band {when}")
+    said = beyond(by, unit, direction)
+    if is_now:
+        when = gettext("since %(time)s", time=since)
+    else:
+        when = gettext("from %(first)s to %(last)s", first=since, last=until)
+    return Departure(is_now, by / half, f"{MARKS[direction]} {said} {when}")

@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from streamad.language import Words, catalogued
 from streamad.web.store.view import SeenEvent
 
-_WORDS: Final = {
-    "model_promoted": "new model",
-    "model_swapped": "new model",
-    "drift": "drift",
-    "many_alerts": "far too many alerts",
-    "plant_changed": "plant changed",
-}
+_WORDS: Final = Words(
+    {
+        "model_promoted": catalogued("new model"),
+        "model_swapped": catalogued("new model"),
+        "drift": catalogued("drift"),
+        "many_alerts": catalogued("far too many alerts"),
+        "plant_changed": catalogued("plant changed"),
+    }
+)
 _OF_MODELS: Final = ("model_promoted", "model_swapped")
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from streamad.judge.evaluation import alerts_by_chance
-from streamad.language import percent
+from streamad.language import gettext, numeral, percent
 from streamad.types import from_us
 from streamad.web.attention import INBOX, Attention
 from streamad.web.charts.lanes import swimlanes
@@ -64,7 +64,7 @@ def now(site: Site, order: str) -> Markup:
     is_full = len(inbox) >= INBOX and not any(one.is_judged for one in inbox)
     first = attention.first(latest, now_us, limits)
     budget = _budget(site, latest[:_BUDGET])
-    many = [("more alerts than by chance", budget.text)] if budget.is_more else []
+    many = [(gettext("more alerts than by chance"), budget.text)] if budget.is_more else []
     return rendered(
         "now.html",
         has_judged=bool(latest),
@@ -141,17 +141,39 @@ def _budget(site: Site, latest: Sequence[SeenSequence]) -> Budget:
 
 def budget_of(n_judged: int, n_alerts: int, rate: float, n_calibration: int | None) -> Budget:
     """Return how many alerts there were, and how many chance gives at the configured rate, with its interval."""
-    text = f"{count(n_alerts, 'alert')} in the last {count(n_judged, 'judged sequence')}"
+    said = {"alerts": count(n_alerts, "alert"), "sequences": count(n_judged, "judged sequence")}
     if not n_judged:
-        return Budget(False, f"{text}.")
-    usual = f"{rate * n_judged:.2g}"
+        return Budget(False, gettext("%(alerts)s in the last %(sequences)s.", **said))
+    said |= {"usual": numeral(f"{rate * n_judged:.2g}"), "rate": percent(rate, None)}
     expected = None if n_calibration is None else alerts_by_chance(n_judged, n_calibration, rate)
     if expected is None:
-        return Budget(False, f"{text}; if all were normal, a rate of {percent(rate, None)} gives {usual} on average.")
+        return Budget(
+            False,
+            gettext(
+                "%(alerts)s in the last %(sequences)s; if all were normal, a rate of %(rate)s gives %(usual)s on "
+                "average.",
+                **said,
+            ),
+        )
     low, high = expected
+    said |= {"low": str(low), "high": str(high)}
     if n_alerts > high:
-        where = f"where chance gives {usual} ({low} to {high}) at a rate of {percent(rate, None)} if all are normal"
-        return Budget(True, f"{text}, {where}")
-    compared = "fewer than" if n_alerts < low else "as many as"
-    range_ = f"{low} to {high}, {usual} on average at a rate of {percent(rate, None)}"
-    return Budget(False, f"{text}: {compared} chance gives if all are normal ({range_}).")
+        text = gettext(
+            "%(alerts)s in the last %(sequences)s, where chance gives %(usual)s (%(low)s to %(high)s) at a rate of "
+            "%(rate)s if all are normal",
+            **said,
+        )
+        return Budget(True, text)
+    if n_alerts < low:
+        text = gettext(
+            "%(alerts)s in the last %(sequences)s: fewer than chance gives if all are normal (%(low)s to %(high)s, "
+            "%(usual)s on average at a rate of %(rate)s).",
+            **said,
+        )
+    else:
+        text = gettext(
+            "%(alerts)s in the last %(sequences)s: as many as chance gives if all are normal (%(low)s to %(high)s, "
+            "%(usual)s on average at a rate of %(rate)s).",
+            **said,
+        )
+    return Budget(False, text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from streamad.language import gettext
 from streamad.messages import Looked, ModelRef, OpenSequence, Running, WorkerStatus, unpacked_curve
 from streamad.pictures.content import Course, NormalCourse
 from streamad.pictures.warned import warned_finding
@@ -19,7 +20,7 @@ from streamad.types import to_us
 from streamad.web.charts import curves, looks
 from streamad.web.pages.departures import Departure, departure_of
 from streamad.web.pages.warned import reasons_of
-from streamad.web.rendering import duration, rendered
+from streamad.web.rendering import digits, duration, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import SeenWarning
 from streamad.web.workers import Worker
@@ -129,11 +130,12 @@ def silence(workers: Sequence[Worker]) -> list[tuple[str, str]]:
     lines = []
     for each in workers:
         if each.is_silent:
-            why = (
-                f"its last status is {duration(each.silent_s)} old: it was killed, or its machine or the way to it "
-                "is down. Look at its log, and start it again: it goes on where it stopped."
+            why = gettext(
+                "its last status is %(time)s old: it was killed, or its machine or the way to it is down. Look at its "
+                "log, and start it again: it goes on where it stopped.",
+                time=duration(each.silent_s),
             )
-            lines.append((f"{each.status.instance} is silent", why))
+            lines.append((gettext("%(worker)s is silent", worker=each.status.instance), why))
     return lines[:5]
 
 
@@ -151,9 +153,13 @@ def model_of(message: Running, status: WorkerStatus) -> ModelRef | str:
     if message.model is None:
         if len(status.models) == 1:
             return status.models[0]
-        return "several models are in service, and no message of the sequence has said yet which of them will judge it"
+        return gettext(
+            "several models are in service, and no message of the sequence has said yet which of them will judge it"
+        )
     named = next((each for each in status.models if each.name == message.model), None)
-    return f"the model {message.model}, which will judge it, is not in service yet" if named is None else named
+    if named is None:
+        return gettext("the model %(name)s, which will judge it, is not in service yet", name=message.model)
+    return named
 
 
 def clock_of(message: Running, window: WindowSettings, usual: tuple[float, float] | None) -> tuple[float, str] | str:
@@ -169,15 +175,16 @@ def clock_of(message: Running, window: WindowSettings, usual: tuple[float, float
     elif n > 1 and last_s > 0:
         step_s, n_usual = last_s / (n - 1), None if usual is None else usual[0]
     else:
-        return "the sequence has too few samples to tell how fast they come"
+        return gettext("the sequence has too few samples to tell how fast they come")
     if window.longer != "resample":
         return step_s, ""
     if n_usual is None:
-        return "no normal sequence of this stream was judged yet, so its usual length is not known"
+        return gettext("no normal sequence of this stream was judged yet, so its usual length is not known")
     if n_usual <= window.length:
         return step_s, ""
     squeezed = (n_usual - 1) / (window.length - 1)
-    return step_s * squeezed, "Sequences are longer than the window: the band has the usual length of this stream."
+    note = gettext("Sequences are longer than the window: the band has the usual length of this stream.")
+    return step_s * squeezed, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,15 +253,15 @@ def _looked(site: Site, one: OpenSequence | None) -> _Looked | None:
 def _usual(site: Site, message: Running, status: WorkerStatus) -> Usual | str:
     """Return the band of the model in service on the clock of an open sequence, or why there is none."""
     if not status.models:
-        return "there is no model yet"
+        return gettext("there is no model yet")
     model = model_of(message, status)
     if isinstance(model, str):
         return model
     normal = site.cases.normals.of_model(model, site.rate)
     if normal.envelope is None:
-        return normal.missing or "the model has none"
+        return normal.missing or gettext("the model has none")
     if list(normal.channels) != message.channels:
-        return "the model has other channels"
+        return gettext("the model has other channels")
     size = site.view.usual_size(message.stream, _USUAL)
     placed = clock_of(message, site.plant.settings.window, size)
     if isinstance(placed, str):
@@ -281,7 +288,7 @@ def _channels(message: Running, values: np.ndarray, usual: Usual | str) -> list[
         course = values[number].astype(np.float64)
         band = None if isinstance(usual, str) else (usual.at, usual.courses[number])
         picture = curves.unfinished(f"{name} {unit}".strip(), at, course, band)
-        rows = [(f"{x:.4g}", f"{y:.4g}") for x, y in zip(at, course, strict=True) if np.isfinite(y)]
+        rows = [(digits(x, 4), digits(y, 4)) for x, y in zip(at, course, strict=True) if np.isfinite(y)]
         left = departures[name].said if name in departures else ""
         channels.append(_Channel(name, unit, left, picture, rows))
     return channels

@@ -7,12 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from streamad.language import catalogued, gettext
 from streamad.web.rendering import duration
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 SKEW_US: Final = 5 * 60_000_000
 """By so much a clock may be ahead of the page's own without a remark."""
 _FAR = 100
+_FOLLOW = catalogued("reasons follow")
 
 
 class Span(NamedTuple):
@@ -45,13 +47,13 @@ def ahead(time_us: int, now_us: int) -> str | None:
     """Return the remark about a time that lies after ``now_us``, the page's own; None if there is nothing to say."""
     if time_us - now_us <= SKEW_US:
         return None
-    return f"its clock is ahead by {duration((time_us - now_us) / 1e6)}"
+    return gettext("its clock is ahead by %(time)s", time=duration((time_us - now_us) / 1e6))
 
 
 def remarked(one: SeenSequence, now_us: int) -> SeenSequence:
     """Return the sequence with the remark beside its reason, if it ended after ``now_us``."""
     remark = ahead(one.end_us or 0, now_us)
-    return one if remark is None else replace(one, why=f"{one.why or 'reasons follow'} ({remark})")
+    return one if remark is None else replace(one, why=f"{one.why or gettext('reasons follow')} ({remark})")
 
 
 def remarked_event(one: SeenEvent, now_us: int) -> SeenEvent:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
-from streamad.language import percent, percents
+from streamad.language import gettext, percent, percents
 from streamad.web.charts.scores import histogram
 from streamad.web.rendering import JUDGED, count, rendered
 from streamad.web.site import Site
@@ -49,7 +49,7 @@ def _rates(site: Site, model: str, version: str, judged: Sequence[SeenSequence])
         f"{percent(n_alerts / len(judged), 1)} ({percents(low, high, 1)})",
         percent(rate, 1),
         rate_kept(len(judged), n_alerts, sum(one.judgement == "confirmed" for one in judged), rate, n_calibration),
-        "unknown" if n_calibration is None else str(n_calibration),
+        gettext("unknown") if n_calibration is None else str(n_calibration),
     )
 
 
@@ -62,11 +62,13 @@ def rate_kept(n_judged: int, n_alerts: int, n_confirmed: int, rate: float, n_cal
     n, n_ours = n_judged - n_confirmed, n_alerts - n_confirmed
     expected = None if n_calibration is None else alerts_by_chance(n, n_calibration, rate)
     if expected is None:
-        return "too few in the calibration to say"
+        return gettext("too few in the calibration to say")
     low, high = expected
     if n_ours > high:
-        return f"▲ no: chance gives at most {high}"
-    return "● yes" if low else f"● too few to say: chance gives {low} to {high}"
+        return "▲ " + gettext("no: chance gives at most %(n)s", n=high)
+    if low:
+        return "● " + gettext("yes")
+    return "● " + gettext("too few to say: chance gives %(low)s to %(high)s", low=low, high=high)
 
 
 def precision(marks: Counter[str]) -> str:
@@ -74,9 +76,11 @@ def precision(marks: Counter[str]) -> str:
     n_right, n_wrong = marks["confirmed"], marks["false_alarm"]
     n = n_right + n_wrong
     if not n:
-        return "No alert has been judged yet: open one and press C (confirmed) or F (false alarm)."
+        return gettext("No alert has been judged yet: open one and press C (confirmed) or F (false alarm).")
     low, high = clopper_pearson(n_right, n)
-    words = ((kind, n_marks, JUDGED[kind]) for kind, n_marks in sorted(marks.items()) if kind in JUDGED)
-    said = ", ".join(count(each, word) if kind == "false_alarm" else f"{each} {word}" for kind, each, word in words)
-    share = f"{n_right} of {n}, {percent(n_right / n)} ({percents(low, high)})"
-    return f"Anomalies among the judged alerts: {share}. {said}."
+    known = ((kind, each) for kind, each in sorted(marks.items()) if kind in JUDGED)
+    said = (count(each, "false alarm") if kind == "false_alarm" else f"{each} {JUDGED[kind]}" for kind, each in known)
+    return gettext(
+        "Anomalies among the judged alerts: %(n)s of %(all)s, %(share)s (%(range)s). %(marks)s.",
+        n=n_right, all=n, share=percent(n_right / n), range=percents(low, high), marks=", ".join(said),
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
-from streamad.language import percent
+from streamad.language import gettext, ngettext, percent
 from streamad.messages import Attribution
 from streamad.pictures.facts import is_explained
 from streamad.pictures.warned import (
@@ -22,7 +22,7 @@ from streamad.pictures.warned import (
     warned_when,
 )
 from streamad.types import from_us, to_us
-from streamad.web.rendering import count, rendered
+from streamad.web.rendering import digits, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import Place, SeenSequence, SeenWarning
 
@@ -75,11 +75,16 @@ def banner_of(rows: Sequence[Warned]) -> list[tuple[str, str]]:
     running = [each for each in rows if each.is_open]
     if not running:
         return []
-    named = [f"{each.seen.stream} {each.seen.sequence} at {each.age}" for each in running[:_NAMED]]
+    named = [
+        f"{each.seen.stream} {each.seen.sequence} " + gettext("at %(at)s", at=each.age) for each in running[:_NAMED]
+    ]
     if (rest := len(running) - _NAMED) > 0:
-        named.append(f"{rest} more")
-    verb = "leaves" if len(running) == 1 else "leave"
-    return [(f"{count(len(running), 'running sequence')} {verb} the normal course", f"{', '.join(named)} (Warnings)")]
+        named.append(gettext("%(n)s more", n=rest))
+    what = ngettext(
+        "%(num)s running sequence leaves the normal course", "%(num)s running sequences leave the normal course",
+        len(running),
+    )  # fmt: skip
+    return [(what, gettext("%(named)s (Warnings)", named=", ".join(named)))]
 
 
 def first_running(rows: Sequence[Warned]) -> Warned | None:
@@ -119,4 +124,5 @@ def said_of(site: Site, judged: SeenSequence) -> tuple[SeenWarning, str] | None:
         return None
     why = warned_finding(one.message, reasons_of(site, one))
     age = age_of(one.message) if judged.end_us is None else age_and_lead(one.message, from_us(judged.end_us))
-    return one, f"at {age}, p {one.p_value:.2g}" + (f": {why}" if why else "")
+    said = gettext("at %(age)s, p %(p)s", age=age, p=digits(one.p_value, 2))
+    return one, f"{said}: {why}" if why else said

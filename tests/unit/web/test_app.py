@@ -213,7 +213,7 @@ def test_an_empty_view_says_so_on_every_page(tmp_path: Path) -> None:
     assert "There is no model yet" in client.get("/models").text
     answer = client.get(f"/s/{ID}")
     assert (answer.status_code, "No verdict with this id was read" in answer.text) == (404, True)
-    assert "Choose the first sequence here" in client.get("/compare").text
+    assert "Tick the sequences to compare" in client.get("/compare").text
 
 
 @pytest.mark.parametrize(

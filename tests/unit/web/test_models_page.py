@@ -132,8 +132,8 @@ def test_champion_against_challenger_has_false_alarms_and_each_fault_by_strength
     assert "not promoted: not better" in text
     assert "0002 against 0001: false alarms and injected faults found" in text
     assert "0001 (champion) 0002 (challenger)" in text
-    assert "false alarms 2: 5.0% 1: 2.5%" in text
-    assert "stuck 50.0% 75.0% (40 / 80 / 100 %)" in text
+    assert "false alarms 2: 5.0 % 1: 2.5 %" in text
+    assert "stuck 50.0 % 75.0 % (40 / 80 / 100 %)" in text
     registry.decline("default", "0002")
     waiting = msgspec.structs.replace(decision, declined=True)
     registry.record_decision("default", "0002", waiting)

@@ -59,10 +59,14 @@ def test_a_warning_of_a_running_sequence_stands_in_the_banner_and_apart_from_the
     assert "⚠ 1 running sequence leaves the normal course" in text
     assert "reactor-1 B-1 at 54\u00a0%" in text
     table = text[text.index('id="warnings"') : text.index('id="alerts"')]
-    for part in (f'href="/s/{warning.warning_id}"', "temp_c 2 K above the band from 13 s to 27 s", "┄ running"):
+    for part in (
+        f'href="/s/{warning.warning_id}"',
+        "temp_c 2 K above the band from 13\u00a0s to 27\u00a0s",
+        "┄ running",
+    ):
         assert part in table
     assert warning.warning_id not in text[text.index('data-walk="alerts"') : text.index("<h2>Running</h2>")]
-    assert "at most 1 % are ever warned of" in text
+    assert "at most 1\u00a0% are ever warned of" in text
 
 
 def test_without_warnings_and_the_section_nothing_is_said_of_them(tmp_path: Path) -> None:
@@ -78,7 +82,8 @@ def test_before_the_verdict_the_page_says_that_nothing_can_be_judged_then_it_lea
     tell(page, of_warning(1))
     client = page.browser()
     text = client.get(f"/s/{warning.warning_id}").text
-    for part in ("leaves the normal course at 54 % of the usual length (27 s)", "cannot be judged before its end",
+    age = "54\u00a0% of the usual length (27\u00a0s)"
+    for part in (f"leaves the normal course at {age}", "cannot be judged before its end",
                  "/running?name=reactor-1", "100\u00a0%", "look 5 of model default 0001"):  # fmt: skip
         assert part in text
     assert "<form" not in text
@@ -90,7 +95,8 @@ def test_before_the_verdict_the_page_says_that_nothing_can_be_judged_then_it_lea
     answer = client.get(f"/s/{warning.warning_id}")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/s/{1:032x}")
     text = client.get(f"/s/{1:032x}").text
-    warned = "◆ Warned of while it ran, at 54 % of the usual length (27 s), 23 s before its end, p 0.01: temp_c 2 K"
+    age = "54\u00a0% of the usual length (27\u00a0s)"
+    warned = f"◆ Warned of while it ran, at {age}, 23\u00a0s before its end, p 0.01: temp_c 2 K"
     assert f"{warned} above the band" in text
     assert 'value="false_alarm"' in text, "a false warning of a normal sequence can be said to be one"
 
@@ -103,7 +109,7 @@ def test_a_mark_on_the_verdict_is_shown_beside_the_warning(judgement: str, tmp_p
     assert client.post(f"/s/{1:032x}/mark", data={"judgement": judgement}, headers=SAME).status_code == 303
     for path in ("/", "/warnings"):
         (state,) = re.findall(r'data-head="since then">(.*?)</td>', client.get(path).text, re.DOTALL)
-        assert "● normal</span> 23 s later" in state
+        assert "● normal</span> 23\u00a0s later" in state
         assert f"{judgement.replace('_', ' ')} by kim" in state
 
 
@@ -193,9 +199,9 @@ BAND = AT, NormalCourse(*(np.full(10, each, dtype=np.float64) for each in (-1, 0
     [
         ([0, 0, 0, 0, 0], None),
         ([0, 0, 5, 5, 0], None),  # two readings are noise
-        ([0, 5, 5, 5, 0], "▲ 4 K above the band from 1 s to 3 s"),
-        ([0, 0, -3, -3, -3], "▼ 2 K below the band since 2 s"),
-        ([0, np.nan, 3, 3, 3], "▲ 2 K above the band since 2 s"),
+        ([0, 5, 5, 5, 0], "▲ 4 K above the band from 1\u00a0s to 3\u00a0s"),
+        ([0, 0, -3, -3, -3], "▼ 2 K below the band since 2\u00a0s"),
+        ([0, np.nan, 3, 3, 3], "▲ 2 K above the band since 2\u00a0s"),
         ([np.nan] * 5, None),
     ],
 )
