@@ -20,6 +20,7 @@ from streamad.web.store.view import SeenSequence
 _WIDTH, _HEIGHT = 120, 32
 _POINTS, _BAND_POINTS = 40, 16
 _MOST_KEPT = 5_000
+_MOST_SHADED = 12
 _FRESH_US = 60_000_000
 
 
@@ -72,7 +73,8 @@ def thumbnail(picture: Picture, one: Panel) -> Markup:
         return f"{index * _WIDTH / max(1, n - 1):.0f},{2 + (_HEIGHT - 4) * (high - value) / span:.0f}"
 
     parts = []
-    for segment in one.outside or one.segments:
+    outside = one.outside if len(one.outside) <= _MOST_SHADED else ()
+    for segment in outside or one.segments:
         share = picture.extent / (float(picture.at[-1]) or 1.0) if n else 1.0
         left, right = (min(each * share, 1.0) * _WIDTH for each in (segment.start, segment.end))
         size = f'width="{max(right - left, 2.0):.0f}" height="{_HEIGHT}"'
