@@ -26,6 +26,9 @@ _FEWEST_PANELS = 3
 _LEAST_SHARE = 0.01  # of a channel that has a panel beside the first three
 _NAMED = 12  # channels without a panel that are named
 _NAME_CHARACTERS = 60
+_MOST_STROKES = 500
+_MOST_SCORE = 1e300  # on an axis
+_LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
 _HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen an axis on each side
 _LEAST_POINTS, _FEWEST_POINTS = 3, 2
 """Of a stretch outside the band: shorter ones are noise. And of a part of a picture."""
@@ -115,6 +118,31 @@ class Scores:
         """Return how many times the lowest score that alerts this one is; None if it is no measure of height."""
         is_measure = 0 < self.alerts_from < math.inf and 0 < self.score < math.inf
         return self.score / self.alerts_from if is_measure else None
+
+    @property
+    def strokes(self) -> Course:
+        """Return at most 500 of the calibration's scores, spread evenly, the lowest and the highest among them."""
+        if len(self.normal) <= _MOST_STROKES:
+            return self.normal
+        chosen: Course = self.normal[np.linspace(0, len(self.normal) - 1, _MOST_STROKES).round().astype(np.int64)]
+        return chosen
+
+    @property
+    def drawn(self) -> float:
+        """Return the score as far as a picture's arithmetic can take it."""
+        return min(max(self.score, -_MOST_SCORE), _MOST_SCORE)
+
+    def axis(self) -> tuple[float, float, bool]:
+        """Return the ends of an axis that holds all, and whether it is logarithmic: the score may lie far beyond."""
+        first, last = float(self.normal[0]), float(self.normal[-1])
+        everything = [first, last, self.drawn]
+        if math.isfinite(self.alerts_from):
+            everything.append(self.alerts_from)
+        low, high = min(everything), max(everything)
+        if low > 0 and self.drawn > _LOG_BEYOND * last:
+            return low / 1.15, high * 1.3, True
+        margin = 0.05 * (high - low) or max(0.05 * abs(high), 1.0)
+        return low - margin, high + margin, False
 
     @property
     def limit(self) -> str:

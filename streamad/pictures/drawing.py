@@ -36,9 +36,6 @@ _LEAST_SIZE = 6.0  # of letters that a text is made to fit with; then it is cut
 _FURTHER_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Arial Unicode MS", "Droid Sans Fallback")
 _SAMPLES_MARKED = 40
 _WIDE_LABEL = 8
-_SCORES_DRAWN = 500
-_MOST_SCORE = 1e300  # on the axis
-_LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
 
 
 def has_plots() -> bool:
@@ -275,19 +272,10 @@ def _time_axis(axes: Any, picture: Picture, *, is_labelled: bool) -> None:
 
 def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
     """Draw a stroke for each calibration score, the lowest score that alerts, and the score itself."""
-    normal, score = _some(scores.normal), min(max(scores.score, -_MOST_SCORE), _MOST_SCORE)
-    is_log = float(normal.min()) > 0 and score > _LOG_BEYOND * float(normal.max())
+    normal, score = scores.strokes, scores.drawn
+    low, high, is_log = scores.axis()
     if is_log:
         axes.set_xscale("log")
-    everything = [float(normal.min()), float(normal.max()), score]
-    if np.isfinite(scores.alerts_from):
-        everything.append(scores.alerts_from)
-    low, high = min(everything), max(everything)
-    if is_log:
-        low, high = low / 1.15, high * 1.3
-    else:
-        margin = 0.05 * (high - low) or max(0.05 * abs(high), 1.0)
-        low, high = low - margin, high + margin
     axes.set_xlim(low, high)
     axes.set_ylim(0, 1)
     axes.vlines(normal, 0, 0.55, color=_SOFT, lw=0.8, alpha=0.7)
@@ -321,14 +309,6 @@ def _score_ticks(axes: Any, low: float, high: float, *, is_log: bool) -> None:
         return
     ticks = round_ticks(low, high, 8)
     axes.set_xticks(ticks, labels_of(ticks))
-
-
-def _some(scores: Course) -> Course:
-    """Return at most 500 of the ascending scores, spread evenly, the lowest and the highest among them."""
-    if len(scores) <= _SCORES_DRAWN:
-        return scores
-    chosen: Course = scores[np.linspace(0, len(scores) - 1, _SCORES_DRAWN).round().astype(np.int64)]
-    return chosen
 
 
 def _feet(picture: Picture) -> list[str]:

@@ -281,7 +281,7 @@ def test_a_range_is_chosen_by_mouse_and_keys_for_all_channels_and_escape_shows_t
     visitor = Visitor(browser, link, viewport={"width": 1200, "height": 900})
     page = visitor.go(paths["aligned"])
     panels = page.locator("svg.panel")
-    dragged(page, panels.nth(1), 0.2, 0.8)
+    dragged(page, panels.nth(1), 0.2, 0.82)
     expect(page.get_by_role("link", name="whole")).to_be_visible()
     assert page.locator("#zoom-from").input_value()[:2] in {"19", "20"}
     for panel in panels.all():
@@ -291,12 +291,12 @@ def test_a_range_is_chosen_by_mouse_and_keys_for_all_channels_and_escape_shows_t
         page.keyboard.press("Shift+ArrowLeft")
     expect(panels.last.locator(".chosen")).to_have_attribute("x", re.compile(r"^30(\.0*\d*)?%$|^29\.9"))
     page.keyboard.press("Enter")
-    expect(page.locator("#zoom-to")).to_have_value(re.compile("^(49|50)"))
+    expect(page.locator("#zoom-to")).to_have_value(re.compile("^5[01]"))
     panels.first.focus()
     page.keyboard.press("Escape")
     expect(panels.first.locator("text.tick", has_text="%")).to_have_text("100 %")
     page.go_back()
-    expect(page.locator("#zoom-to")).to_have_value(re.compile("^(49|50)"))
+    expect(page.locator("#zoom-to")).to_have_value(re.compile("^5[01]"))
     visitor.assert_clean()
     visitor.context.close()
 

@@ -12,31 +12,23 @@ from streamad.pictures.content import Scores
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.web.charts.svg import STRETCH, grid, level, rect, sign, stretched, svg, ticks_below, upright, words
 
-_MOST_STROKES = 2_000
-
 
 def score_strip(found: Scores) -> Markup:
-    """Return where the score lies among those of the calibration, on a logarithmic axis where all are positive."""
-    values = [float(one) for one in found.normal if math.isfinite(one)]
-    ends = [*values, found.score] + ([found.alerts_from] if math.isfinite(found.alerts_from) else [])
-    low, high = min(ends), max(ends)
-    scale = math.log10 if low > 0 else float
+    """Return where the score lies among those of the calibration."""
+    low, high, is_log = found.axis()
+    scale = math.log10 if is_log else float
     left, right = scale(low), scale(high)
-    if not right > left:
-        left, right = left - 1, right + 1
-    pad = 0.04 * (right - left)
-    left, right = left - pad, right + pad
 
     def x(value: float) -> float:
         return 100 * (scale(value) - left) / (right - left)
 
-    strokes = "".join(f"M{STRETCH * x(one):.1f},36v10" for one in values[:_MOST_STROKES])
+    strokes = "".join(f"M{STRETCH * x(float(one)):.1f},36v10" for one in found.strokes)
     parts = [level(46, "axis"), stretched([f'<path class="normal" d="{strokes}"/>'], 74)]
     if math.isfinite(found.alerts_from):
         at = x(found.alerts_from)
         parts.append(upright(at, 22, 56, "threshold"))
         parts.append(words(f"alerts from {found.alerts_from:.4g}", at, 70, _inwards(at)))
-    at, css = x(found.score), "odd" if found.is_alert else "fine"
+    at, css = x(found.drawn), "odd" if found.is_alert else "fine"
     parts.append(sign("M0,0l-6,-14h12z", at, 46, css))
     parts.append(words(f"score {found.score:.4g}", at, 14, _inwards(at), css))
     return svg(parts, 74, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
