@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from streamad.errors import UsageError
+from streamad.language import gettext
 from streamad.types import to_us
 
 MOST_CHARACTERS: Final = 200
@@ -54,9 +55,11 @@ class Wanted:
         for name in _TEXTS:
             text = given.get(name, "")
             if len(text) > MOST_CHARACTERS or "\0" in text:
-                raise UsageError(f"{name!r} is no text of {MOST_CHARACTERS} characters or less")
+                raise UsageError(
+                    gettext("%(name)s is no text of %(most)s characters or less", name=name, most=MOST_CHARACTERS)
+                )
         if (state := given.get("state", "")) and state not in STATES:
-            raise UsageError(f"there is no state {state!r}: choose one of {', '.join(STATES)}")
+            raise UsageError(gettext("there is no state %(name)s: choose one of the list", name=repr(state)))
         since, until = given.get("from", ""), given.get("to", "")
         zone = zone or _zone(given.get("zone", "UTC"))
         wanted = cls(
@@ -70,7 +73,9 @@ class Wanted:
             until_us=_time_us(until, zone, is_end=True) if until else NEVER,
         )
         if wanted.since_us > wanted.until_us:
-            raise UsageError(f"from {since} lies after to {until}: no alert can be between")
+            raise UsageError(
+                gettext("from %(since)s lies after to %(until)s: no alert can be between", since=since, until=until)
+            )
         return wanted
 
     @property
@@ -111,7 +116,7 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name or "UTC")
     except (KeyError, ValueError, OSError) as error:
-        raise UsageError(f"there is no time zone {name[:80]!r}") from error
+        raise UsageError(gettext("there is no time zone %(name)s", name=repr(name[:80]))) from error
 
 
 def _time_us(text: str, zone: tzinfo, *, is_end: bool = False) -> int:
@@ -125,4 +130,6 @@ def _time_us(text: str, zone: tzinfo, *, is_end: bool = False) -> int:
             at += timedelta(days=1) if is_day else timedelta(minutes=1)
         return to_us(at) - is_end
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no time: write it as 2026-11-28 or 2026-11-28T06:00") from error
+        raise UsageError(
+            gettext("%(text)s is no time: write it as 2026-11-28 or 2026-11-28T06:00", text=repr(text))
+        ) from error
