@@ -61,6 +61,11 @@ def beyond(size: float, unit: str, direction: Direction) -> str:
     return gettext("%(amount)s above the band", amount=amount)
 
 
+def beside_the_band(direction: Direction) -> str:
+    """Return such as "above the band"."""
+    return gettext("below the band") if direction == "below" else gettext("above the band")
+
+
 def place(start: float, end: float) -> str:
     """Return such as "from 62 % to 80 %"."""
     return _from_to(percent(start), percent(end))

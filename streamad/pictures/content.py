@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamad.judge.calibration import Calibration
 from streamad.judge.envelope import Band, Clock, Envelope
-from streamad.language import percent
+from streamad.language import gettext, ngettext, numeral, percent
 from streamad.messages import Attribution, ChannelSegment, Direction
 from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
@@ -106,12 +106,11 @@ class Scores:
         """Return in words where the score lies."""
         n = len(self.normal)
         n_above = n - int(np.searchsorted(self.normal, self.score, side="left"))
-        of = f"of the {n} calibration sequences"
         if not n_above:
-            return f"above all {n} calibration sequences" if n > 1 else "above the one calibration sequence"
+            return ngettext("above the one calibration sequence", "above all %(num)s calibration sequences", n)
         if n_above == n:
-            return f"not above any {of}"
-        return f"above {n - n_above} {of}"
+            return gettext("not above any of the %(n)s calibration sequences", n=n)
+        return gettext("above %(below)s of the %(n)s calibration sequences", below=n - n_above, n=n)
 
     @property
     def times(self) -> float | None:
@@ -148,8 +147,10 @@ class Scores:
     def limit(self) -> str:
         """Return in words from which score on sequences alert."""
         if self.alerts_from == -math.inf:
-            return "every score alerts"
-        return "no score can alert" if self.alerts_from == math.inf else f"alerts from {self.alerts_from:.4g} on"
+            return gettext("every score alerts")
+        if self.alerts_from == math.inf:
+            return gettext("no score can alert")
+        return gettext("alerts from %(score)s on", score=numeral(f"{self.alerts_from:.4g}"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,9 +263,11 @@ def picture_of(
     at: Course = points * (extent / max(1, courses.length - 1)) if is_timed or is_aligned else points
     said = list(notes)
     if shown_band is not None and np.isnan(shown_band.middle[:, -1]).any():
-        said.append("its end has no normal band: no training sequence is so long")
+        said.append(gettext("its end has no normal band: no training sequence is so long"))
     if courses.shown < 0.999:
-        said.append(f"the judged window holds the first {percent(courses.shown)} of the sequence")
+        said.append(
+            gettext("the judged window holds the first %(share)s of the sequence", share=percent(courses.shown))
+        )
     return Picture(
         facts,
         attribution,
@@ -344,7 +347,9 @@ def _others(channels: Sequence[ChannelSpec], shares: dict[str, float]) -> str:
         return ""
     named = [_with_share(printable(each.name, 30), shares.get(each.name)) for each in channels[:_NAMED]]
     rest = len(channels) - len(named)
-    return f"not drawn: {', '.join(named)}" + (f" and {rest} more" if rest else "")
+    said = gettext("not drawn: %(names)s", names=", ".join(named))
+    more = gettext("and %(n)s more", n=rest)
+    return f"{said} {more}" if rest else said
 
 
 def _with_share(name: str, share: float | None) -> str:

@@ -150,7 +150,8 @@ def cut(name: str, most: int) -> str:
 
 def score_line(facts: Facts) -> str:
     """Return decision, score, p-value and configured rate in words."""
-    parts = [f"{MARKS['above']} {gettext('ALERT')}" if facts.is_alert else f"● {_DECIDED[facts.decision]}"]
+    alert = MARKS["above"] + " " + gettext("ALERT")
+    parts = [alert if facts.is_alert else f"● {_DECIDED[facts.decision]}"]
     if facts.score is not None:
         parts.append(gettext("score %(score)s", score=numeral(f"{facts.score:.4g}")))
     if facts.p_value is not None:

@@ -67,7 +67,8 @@ def warned_line(warning: EarlyWarning) -> str:
         "look %(number)s of model %(name)s %(version)s",
         number=warning.look, name=warning.model.name, version=warning.model.version,
     )  # fmt: skip
-    return "   ".join((f"{MARKS['shape']} {gettext('WARNING')}", f"p {p_text(warning.p_value)} {limit}", look))
+    sign = MARKS["shape"] + " " + gettext("WARNING")
+    return "   ".join((sign, f"p {p_text(warning.p_value)} {limit}", look))
 
 
 def warned_when(warning: EarlyWarning) -> str:

@@ -100,7 +100,14 @@ class Access:
         if host.lower() in self._hosts:
             return None
         known = ", ".join(sorted(self._hosts))
-        return Refusal(403, f"this page does not answer to the name {host[:80]!r}, only to {known} (web.hosts)")
+        return Refusal(
+            403,
+            gettext(
+                "this page does not answer to the name %(name)s, only to %(known)s (web.hosts)",
+                name=repr(host[:80]),
+                known=known,
+            ),
+        )
 
     def person(
         self, *, client: str | None, headers: Mapping[str, str], cookie: str | None, is_use: bool = True
@@ -118,7 +125,9 @@ class Access:
             return self._of_session(self.door, cookie, is_use=is_use)
         if cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode()):
             return self._local
-        return Refusal(403, "open the link that `streamad web` printed: it holds the token that this browser lacks")
+        return Refusal(
+            403, gettext("open the link that `streamad web` printed: it holds the token that this browser lacks")
+        )
 
     def _of_session(self, door: Door, cookie: str | None, *, is_use: bool) -> Person | Refusal:
         found = None if cookie is None else door.user(cookie, is_use=is_use)
@@ -139,12 +148,16 @@ class Access:
         try:
             address = ipaddress.ip_address(client or "")
         except ValueError:
-            return Refusal(403, "the request has no address")
+            return Refusal(403, gettext("the request has no address"))
         if not any(address in network for network in self._trusted):
-            return Refusal(403, f"{address} is not one of the proxies that web.auth.proxy.trusted names")
+            return Refusal(
+                403, gettext("%(address)s is not one of the proxies that web.auth.proxy.trusted names", address=address)
+            )
         name = headers.get(proxy.user_header.lower(), "").strip()
         if not name:
-            return Refusal(403, f"the proxy names no user: it must send the header {proxy.user_header}")
+            return Refusal(
+                403, gettext("the proxy names no user: it must send the header %(name)s", name=proxy.user_header)
+            )
         groups = {group.strip() for group in headers.get(proxy.groups_header.lower(), "").split(",")}
         level = Level.VIEWER
         if groups & {*proxy.operators}:
@@ -159,14 +172,24 @@ class Access:
             return refusal
         if person.level < needs:
             wanted, own = needs.name.lower(), person.level.name.lower()
-            return Refusal(403, f"{person.name} is {own}, and this needs {wanted}: nothing was changed")
+            return Refusal(
+                403,
+                gettext(
+                    "%(name)s is %(own)s, and this needs %(wanted)s: nothing was changed",
+                    name=person.name,
+                    own=own,
+                    wanted=wanted,
+                ),
+            )
         return None
 
 
 def origin_refusal(origin: str | None, host: str) -> Refusal | None:
     """Return why a form from ``origin`` to ``host`` is refused: another site sent it."""
     if origin is None or origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
-        return Refusal(403, "the form was not sent by this page (its Origin is another), so nothing was changed")
+        return Refusal(
+            403, gettext("the form was not sent by this page (its Origin is another), so nothing was changed")
+        )
     return None
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final, Literal, NamedTuple, cast
 
 from streamad.errors import StreamadError, UsageError
+from streamad.language import gettext
 from streamad.learn.parts import registry_of
 from streamad.learn.store.records import MarkKind
 from streamad.outputs.marks.writing import MarkWriter
@@ -43,16 +44,21 @@ class Acting:
         """
         judgement = form.get("judgement", "")
         if judgement not in _JUDGEMENTS:
-            raise UsageError("choose one of the buttons")
+            raise UsageError(gettext("choose one of the buttons"))
         one = self._view.sequence(name)
         if one is None:
             if self._view.warning(name) is not None:
-                raise UsageError("a running sequence cannot be judged before its end: it has no verdict yet")
-            raise UsageError("no verdict with this id was read")
+                raise UsageError(gettext("a running sequence cannot be judged before its end: it has no verdict yet"))
+            raise UsageError(gettext("no verdict with this id was read"))
         note, assignee, comment = (form.get(key, "").strip() for key in ("reason", "assignee", "comment"))
         if judgement in _UNJUDGED:
             if one.is_judged:
-                raise UsageError(f"{one.judged_by or 'somebody'} has judged it meanwhile: judge it anew, or leave it")
+                raise UsageError(
+                    gettext(
+                        "%(name)s has judged it meanwhile: judge it anew, or leave it",
+                        name=one.judged_by or gettext("somebody"),
+                    )
+                )
             assignee = person.name if judgement == "claim" else assignee
             judgement = "withdrawn"
         marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
@@ -67,7 +73,7 @@ class Acting:
         The name of what changes must have been typed. Raises StreamadError: nothing was changed.
         """
         if self._plant.settings.web.allow != "models":
-            raise UsageError("web.allow is not models")
+            raise UsageError(gettext("web.allow is not models"))
         what = form.get("act", "")
         name = one_model(self._plant, form.get("model", ""))
         code = self._acted(person, name, what, form)
@@ -86,9 +92,9 @@ class Acting:
             return "declined"
         confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
         if not confirmed:
-            raise UsageError("choose one of the buttons")
+            raise UsageError(gettext("choose one of the buttons"))
         if form.get("typed", "").strip() != confirmed:
-            raise UsageError(f"type {confirmed} to confirm")
+            raise UsageError(gettext("type %(name)s to confirm", name=confirmed))
         if what == "relearn":
             ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.name)
             return "asked"

@@ -199,15 +199,15 @@ class _Handlers:
         except UsageError as error:
             wanted = str(error)
         me = request.scope["person"].name
-        answer = await self._page(request, "Alerts", "/", alerts, given, wanted, _place(request), me)
+        answer = await self._page(request, gettext("Alerts"), "/", alerts, given, wanted, _place(request), me)
         answer.status_code = 422 if isinstance(wanted, str) else 200
         return answer
 
     async def warnings(self, request: Request) -> Response:
-        return await self._page(request, "Warnings", "/", warnings, _place(request))
+        return await self._page(request, gettext("Warnings"), "/", warnings, _place(request))
 
     async def streams(self, request: Request) -> Response:
-        return await self._page(request, "Streams", "/streams", streams)
+        return await self._page(request, gettext("Streams"), "/streams", streams)
 
     async def stream(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
@@ -225,15 +225,15 @@ class _Handlers:
     async def compare(self, request: Request) -> Response:
         ids = request.query_params.getlist("id")
         golden, wanted = request.query_params.getlist("golden"), request.query_params.get("q", "")
-        return await self._page(request, "Compare", "/compare", compare, ids, golden, wanted)
+        return await self._page(request, gettext("Compare"), "/compare", compare, ids, golden, wanted)
 
     async def calibration(self, request: Request) -> Response:
-        return await self._page(request, "Calibration", "/calibration", calibration)
+        return await self._page(request, gettext("Calibration"), "/calibration", calibration)
 
     async def models(self, request: Request) -> Response:
         said, model = (request.query_params.get(name, "") for name in ("said", "model"))
         level = request.scope["person"].level
-        return await self._page(request, "Models", "/models", models, level, said, model)
+        return await self._page(request, gettext("Models"), "/models", models, level, said, model)
 
     async def sequence(self, request: Request) -> Response:
         name: str = request.path_params["id"]
@@ -261,21 +261,21 @@ class _Handlers:
     async def _export(self, request: Request, name: str, suffix: str) -> Response:
         one = await run_in_threadpool(self._site.view.sequence, name)
         if one is None or suffix not in {"json", "csv", "png"}:
-            raise HTTPException(404, "There is no such export.")
+            raise HTTPException(404, gettext("There is no such export."))
         as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
         as_file["content-encoding"] = "identity"  # packing a large file would hold up everybody else
         if suffix == "csv":
             text = await run_in_threadpool(csv, self._site, one)
             if text is None:
-                raise HTTPException(404, "The judged window of this sequence was not kept.")
+                raise HTTPException(404, gettext("The judged window of this sequence was not kept."))
             return PlainTextResponse(text, media_type="text/csv", headers=as_file)
         if suffix == "png":
             if not has_plots():
-                raise HTTPException(404, "Pictures need matplotlib, of the extra plots.")
+                raise HTTPException(404, gettext("Pictures need matplotlib, of the extra plots."))
             async with self._drawing:
                 picture = await run_in_threadpool(png, self._site, one, _clock(request))
             if picture is None:
-                raise HTTPException(404, "The judged window of this sequence was not kept.")
+                raise HTTPException(404, gettext("The judged window of this sequence was not kept."))
             return Response(picture, media_type="image/png", headers=as_file)
         attribution = await run_in_threadpool(self._site.view.attribution, name)
         window = await run_in_threadpool(self._site.view.window, name)
@@ -291,7 +291,9 @@ class _Handlers:
         try:
             await run_in_threadpool(self._acting.mark, person, name, form)
         except StreamadError as error:
-            return self._not_done(request, "Nothing was written", error, f"/s/{quote(name)}?{clock}".rstrip("?&"))
+            return self._not_done(
+                request, gettext("Nothing was written"), error, f"/s/{quote(name)}?{clock}".rstrip("?&")
+            )
         self._site.changes.wake()
         return RedirectResponse(f"/s/{quote(name)}?{clock}said=sent", status_code=303)
 
@@ -301,7 +303,7 @@ class _Handlers:
         try:
             acted = await run_in_threadpool(self._acting.act, request.scope["person"], form)
         except StreamadError as error:
-            return self._not_done(request, "Nothing was changed", error, "/models")
+            return self._not_done(request, gettext("Nothing was changed"), error, "/models")
         return RedirectResponse(f"/models?said={acted.code}&model={quote(acted.model, safe='')}", status_code=303)
 
     def _not_done(self, request: Request, title: str, error: StreamadError, back: str) -> Response:
@@ -331,7 +333,7 @@ class _Handlers:
     async def static(self, request: Request) -> Response:
         name: str = request.path_params["name"]
         if name not in _STATIC:
-            raise HTTPException(404, "There is no such file.")
+            raise HTTPException(404, gettext("There is no such file."))
         content = (files("streamad.web") / "static" / name).read_bytes()
         return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=60"})
 

@@ -87,6 +87,7 @@ _COUNTED: Final = {
     "judged sequence": catalogued_plural("%(num)s judged sequence", "%(num)s judged sequences"),
     "more channel": catalogued_plural("%(num)s more channel", "%(num)s more channels"),
     "more stream": catalogued_plural("%(num)s more stream", "%(num)s more streams"),
+    "nearest normal sequence": catalogued_plural("%(num)s nearest normal one", "%(num)s nearest normal ones"),
     "open sequence": catalogued_plural("%(num)s open sequence", "%(num)s open sequences"),
     "record": catalogued_plural("%(num)s record", "%(num)s records"),
     "running sequence": catalogued_plural("%(num)s running sequence", "%(num)s running sequences"),

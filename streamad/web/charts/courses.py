@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from streamad.language import Form
+from streamad.language import Form, gettext
 from streamad.pictures.facts import cut
 from streamad.pictures.ticks import LARGEST_POWER, labels_of, log_ticks, round_ticks
 from streamad.types import from_us
@@ -29,7 +29,7 @@ from streamad.web.charts.svg import (
     words,
 )
 from streamad.web.pages.events import EventMark
-from streamad.web.rendering import JUDGED, count
+from streamad.web.rendering import JUDGED, count, digits
 from streamad.web.store.view import SeenSequence
 
 JUDGED_SIGNS = {"confirmed": "✓", "false_alarm": "✗", "veto": "○"}
@@ -97,7 +97,7 @@ def course_of_scores(
     for number, one in enumerate(scored):
         parts.append(_dot(one, scale.middle(number), scale.y(one.score or 1.0)))
     parts += _times(scored, scale)
-    label = f"Scores of {count(len(scored), 'sequence')}"
+    label = gettext("Scores of %(sequences)s", sequences=count(len(scored), "sequence"))
     return svg(parts, _HEIGHT, label, css="course-of-scores", role="group")
 
 
@@ -109,9 +109,9 @@ def _strips(scored: Sequence[SeenSequence], scale: _Scale) -> list[str]:
     for strip, (key, group) in enumerate(groupby(scored, key=lambda one: (one.model, one.version))):
         first, number = number, number + len(list(group))
         left, width = scale.left(first), (number - first) * scale.step
-        name = " ".join(filter(None, key if len(models) > 1 else key[1:])) or "no model"
+        name = " ".join(filter(None, key if len(models) > 1 else key[1:])) or gettext("no model")
         box = rect(left, 4, width, _HEIGHT - _BOTTOM - 4, f"strip strip{strip % 2}")
-        said = title(f"model {' '.join(filter(None, key))}" if any(key) else "no model")
+        said = title(" ".join(filter(None, key)) or gettext("no model"))
         shown = words(cut(name, max(1, int(width / _LETTER))), left, 16, "start", dx=3)
         parts.append(f"<g>{box}{shown}{said}</g>")
     return parts
@@ -147,9 +147,11 @@ def _event_lines(scored: Sequence[SeenSequence], scale: _Scale, events: Sequence
 def _dot(one: SeenSequence, x: float, y: float) -> str:
     """Return the mark of one sequence, with the sign of what a person has said of it above."""
     judged = JUDGED_SIGNS.get(one.judgement or "")
-    said = f"{one.sequence}: score {one.score:.4g}"
+    said = f"{one.sequence}: " + gettext("score %(score)s", score=digits(one.score, 4))
     if judged is not None:
-        said += f", {JUDGED[one.judgement or '']}" + (f" by {one.judged_by}" if one.judged_by else "")
+        said += f", {JUDGED[one.judgement or '']}" + (
+            " " + gettext("by %(name)s", name=one.judged_by) if one.judged_by else ""
+        )
     shape = triangle(x, y) if one.is_alert else f'<circle class="plain" cx="{x:.5g}%" cy="{y:.1f}" r="3.5"/>'
     if judged is not None:
         shape += upright(x, _TOP - 4, round(y - 8, 1), "judged") + words(judged, x, _TOP - 6)
@@ -204,7 +206,13 @@ def course_of_means(
         if one.is_alert:
             parts.append(link(f"/s/{quote(one.id)}", f"{one.sequence}: mean {mean:.4g}", triangle(x, y(mean))))
     said = f"{name} {unit}".strip()
-    return svg(parts, height, f"Mean and spread of {said} in {len(drawn)} sequences", css="means-box", role="group")
+    return svg(
+        parts,
+        height,
+        gettext("Mean and spread of %(channel)s in %(n)s sequences", channel=said, n=len(drawn)),
+        css="means-box",
+        role="group",
+    )
 
 
 def _within(mean: float, spread: float) -> tuple[float, float, float]:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from streamad.judge.verdicts import place
+from streamad.judge.verdicts import beside_the_band, place
+from streamad.language import gettext
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, limits_of
 from streamad.pictures.facts import MARKS, cut, departure
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
@@ -99,8 +100,10 @@ def panel(picture: Picture, one: Panel) -> Markup:
         parts.append(words(MARKS[segment.direction], x, _TOP + 13, css="mark"))
     parts += _axes(frame, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
     said = [f"{departure(each)} {place(each.start, each.end)}" for each in one.segments]
-    said += [f"{each.direction} the band {place(each.start, each.end)}" for each in one.outside]
-    label = f"{one.name} {one.unit}".strip() + (f": {'; '.join(said)}" if said else ": within what is usual")
+    said += [f"{beside_the_band(each.direction)} {place(each.start, each.end)}" for each in one.outside]
+    label = f"{one.name} {one.unit}".strip() + (
+        f": {'; '.join(said)}" if said else ": " + gettext("within what is usual")
+    )
     return svg(parts, _HEIGHT, label, css="panel")
 
 
@@ -113,7 +116,7 @@ def _axes(frame: _Frame, *, is_timed: bool, is_aligned: bool = False) -> list[st
 def _time_axis(left: float, right: float, y: float, *, is_timed: bool, is_aligned: bool) -> list[str]:
     """Return the ticks of an axis from the value ``left`` to ``right``, below ``y``."""
     unit = unit_for(right) if is_timed and not is_aligned else None
-    seconds, what = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else "points")
+    seconds, what = (unit.seconds, unit.sign) if unit is not None else (1.0, "%" if is_aligned else gettext("points"))
     ticks = round_ticks(left / seconds, right / seconds, _MOST_TICKS)
     places = (100 * (tick * seconds - left) / (right - left or 1.0) for tick in ticks)
     return ticks_below(list(zip(with_unit(labels_of(ticks), what), places, strict=True)), y)
@@ -134,7 +137,7 @@ def unfinished(label: str, at: Course, course: Course, band: tuple[Course, Norma
         x, y = frame.x(float(at[is_known][-1])), frame.y(float(course[is_known][-1]))
         parts.append(f'<circle class="dot" cx="{x:.5g}%" cy="{y:.1f}" r="3.5"/>')
     parts += _axes(frame, is_timed=True)
-    return svg(parts, _HEIGHT, f"{label}: the readings so far", css="panel")
+    return svg(parts, _HEIGHT, gettext("%(channel)s: the readings so far", channel=label), css="panel")
 
 
 def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Markup:
@@ -159,7 +162,9 @@ def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tup
             if picture.shows(start, end):
                 parts.append(frame.span(start * picture.extent, end * picture.extent, y, step, "outline"))
     parts += _time_axis(picture.first, picture.last, bottom, is_timed=picture.is_timed, is_aligned=picture.is_aligned)
-    return svg(parts, bottom + _BOTTOM, f"Distance from normal of {len(shown)} channels over time", css="heat")
+    return svg(
+        parts, bottom + _BOTTOM, gettext("Distance from normal of %(n)s channels over time", n=len(shown)), css="heat"
+    )
 
 
 def _colours(deviations: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from streamad.language import Form
+from streamad.language import Form, gettext, ngettext
 from streamad.messages import OpenSequence
 from streamad.pictures.facts import cut
 from streamad.pictures.ticks import time_ticks
@@ -16,7 +16,7 @@ from streamad.types import from_us, to_us
 from streamad.web.charts.svg import link, rect, sign, svg, times_below, title, upright, words
 from streamad.web.pages.events import event_marks
 from streamad.web.pages.span import SKEW_US, span_of
-from streamad.web.rendering import count
+from streamad.web.rendering import DECISIONS, count
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 _LANE = 22
@@ -107,7 +107,10 @@ def swimlanes(
     times = [(from_us(at_us), x(at_us)) for at_us in time_ticks(first, last, _MOST_TIMES)]
     parts += times_below(times, bottom, form)
     parts += [words(cut(name, _NAME), 0, y + 15, "end", dx=-6) for name, y in tops.items()]
-    label = f"{count(len(timed), 'sequence')} of {count(len(names), 'stream')} over time"
+    label = gettext(
+        "%(sequences)s of %(streams)s over time",
+        sequences=count(len(timed), "sequence"), streams=count(len(names), "stream"),
+    )  # fmt: skip
     picture = svg(parts, bottom + 37, label, css="lanes", role="group")
     return Lanes(picture, _left_out(n_before, len(every) - len(names)))
 
@@ -115,24 +118,32 @@ def swimlanes(
 def _left_out(n_before: int, n_streams: int) -> list[str]:
     said = []
     if n_before:
-        said.append(f"{count(n_before, 'sequence')} dated long before the others {_are(n_before)} not drawn.")
+        said.append(
+            ngettext(
+                "%(num)s sequence dated long before the others is not drawn.",
+                "%(num)s sequences dated long before the others are not drawn.",
+                n_before,
+            )
+        )
     if n_streams:
-        said.append(f"{count(n_streams, 'more stream')} {_are(n_streams)} not drawn: those with alerts come first.")
+        said.append(
+            ngettext(
+                "%(num)s more stream is not drawn: those with alerts come first.",
+                "%(num)s more streams are not drawn: those with alerts come first.",
+                n_streams,
+            )
+        )
     return said
-
-
-def _are(n: int) -> str:
-    return "is" if n == 1 else "are"
 
 
 def _open_bars(begun: Sequence[tuple[OpenSequence, int]]) -> list[tuple[str, str, int]]:
     """Return stream, words and start of each bar of open sequences; of very many one for each stream."""
     if len(begun) <= _MOST_OPEN:
-        return [(one.stream, f"{one.stream} {one.sequence}: running", at) for one, at in begun]
+        return [(one.stream, f"{one.stream} {one.sequence}: " + gettext("running"), at) for one, at in begun]
     of_stream: dict[str, list[int]] = {}
     for one, at in begun:
         of_stream.setdefault(one.stream, []).append(at)
-    return [(stream, f"{stream}: {count(len(at), 'sequence')} running", min(at)) for stream, at in of_stream.items()]
+    return [(stream, f"{stream}: " + count(len(at), "running sequence"), min(at)) for stream, at in of_stream.items()]
 
 
 def _bar(one: SeenSequence, left: float, right: float, y: int) -> str:
@@ -141,5 +152,5 @@ def _bar(one: SeenSequence, left: float, right: float, y: int) -> str:
     shapes = rect(left, y + 9, width, 9, f"bar {decision}")
     if one.is_alert:
         shapes += sign("M0,0l-4,7h8z", left + width / 2, y + 1, "bar anomalous")
-    said = f"{one.stream} {one.sequence}: {decision}" + (f", {one.why}" if one.why else "")
+    said = f"{one.stream} {one.sequence}: {DECISIONS[decision]}" + (f", {one.why}" if one.why else "")
     return link(f"/s/{quote(one.id)}", said, shapes)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from streamad.language import percent
+from streamad.language import gettext, percent
 from streamad.messages import Looked
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.web.charts.svg import STRETCH, grid, stretched, svg, thumbnail, ticks_below, with_unit, words
+from streamad.web.rendering import digits
 
 _SMALL_WIDTH, _SMALL_HEIGHT = 180, 34
 _HEIGHT, _TOP, _BOTTOM = 150, 12, 26
@@ -19,8 +20,11 @@ _LARGEST = 1e3  # a channel that moved too early is above all
 
 def said_of(looked: Looked) -> str:
     """Return in words how far a sequence is from the limit."""
-    at = f"largest deviation {looked.largest[-1]:.3g} at {percent(looked.ages[-1])} of the usual length"
-    return f"{at}, no limit" if looked.limit is None else f"{at}, a warning from {looked.limit:.3g} on"
+    size, age = digits(looked.largest[-1], 3), percent(looked.ages[-1])
+    at = gettext("largest deviation %(size)s at %(age)s of the usual length", size=size, age=age)
+    if looked.limit is None:
+        return gettext("%(deviation)s, no limit", deviation=at)
+    return gettext("%(deviation)s, a warning from %(limit)s on", deviation=at, limit=digits(looked.limit, 3))
 
 
 def small_line(looked: Looked) -> Markup:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
+from streamad.language import gettext, numeral
 from streamad.pictures.content import Scores
 from streamad.pictures.ticks import labels_of, round_ticks
 from streamad.web.charts.svg import STRETCH, grid, level, rect, sign, stretched, svg, ticks_below, upright, words
+from streamad.web.rendering import digits
 
 
 def score_strip(found: Scores) -> Markup:
@@ -27,11 +29,13 @@ def score_strip(found: Scores) -> Markup:
     if math.isfinite(found.alerts_from):
         at = x(found.alerts_from)
         parts.append(upright(at, 22, 56, "threshold"))
-        parts.append(words(f"alerts from {found.alerts_from:.4g}", at, 70, _inwards(at)))
+        said = gettext("alerts from %(score)s", score=digits(found.alerts_from, 4))
+        parts.append(words(said, at, 70, _inwards(at)))
     at, css = x(found.drawn), "odd" if found.is_alert else "fine"
     parts.append(sign("M0,0l-6,-14h12z", at, 46, css))
-    parts.append(words(f"score {found.score:.4g}", at, 14, _inwards(at), css))
-    return svg(parts, 74, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
+    said = gettext("score %(score)s", score=digits(found.score, 4))
+    parts.append(words(said, at, 14, _inwards(at), css))
+    return svg(parts, 74, f"{said}, {found.words}; {found.limit}", css="scores")
 
 
 def _inwards(x: float) -> str:
@@ -58,5 +62,5 @@ def histogram(p_values: Sequence[float], n_bins: int) -> Markup:
     for number, n in enumerate(counts):
         css = "bar anomalous" if n > high and number == 0 else "bar"
         parts.append(rect(number * width + 0.1 * width, y(float(n)), 0.8 * width, bottom - y(float(n)), css))
-    parts += ticks_below([(f"{share / 4:g}", 25.0 * share) for share in range(5)], bottom)
-    return svg(parts, bottom + 26, f"Histogram of {len(p_values)} p-values", css="histogram")
+    parts += ticks_below([(numeral(f"{share / 4:g}"), 25.0 * share) for share in range(5)], bottom)
+    return svg(parts, bottom + 26, gettext("Histogram of %(n)s p-values", n=len(p_values)), css="histogram")

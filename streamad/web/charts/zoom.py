@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from streamad.language import asking
+from streamad.language import asking, gettext
 from streamad.types import to_us
 from streamad.web.store.questions import NEVER
 
@@ -41,17 +41,19 @@ def zoom_of(
     if span > 0:
         if first > whole[0]:
             begin = max(whole[0], first - span)
-            ranges["earlier"] = begin, begin + span
+            ranges[gettext("earlier")] = begin, begin + span
         if last < whole[1]:
             end = min(whole[1], last + span)
-            ranges["later"] = end - span, end
-        ranges["closer"] = first + span / 4, last - span / 4
+            ranges[gettext("later")] = end - span, end
+        ranges[gettext("closer")] = first + span / 4, last - span / 4
     if is_part:
-        ranges["wider"] = max(whole[0], first - span / 2), min(whole[1], last + span / 2)
+        ranges[gettext("wider")] = max(whole[0], first - span / 2), min(whole[1], last + span / 2)
     steps = {name: address(path, kept, (said(begin), said(end))) for name, (begin, end) in ranges.items()}
     if is_part:
-        steps["whole"] = address(path, kept)
-    return Zoom(path, kept, steps, is_part, said(first), said(last), (said(first), said(last)), "% of the sequence")
+        steps[gettext("whole")] = address(path, kept)
+    return Zoom(
+        path, kept, steps, is_part, said(first), said(last), (said(first), said(last)), gettext("%% of the sequence")
+    )
 
 
 def address(path: str, kept: Mapping[str, str], ends: tuple[str, str] | None = None) -> str:

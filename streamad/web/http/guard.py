@@ -74,7 +74,9 @@ class Guard:
         access, headers = self._access, request.headers
         doubled = next((name for name in access.naming if len(headers.getlist(name)) > 1), None)
         if doubled is not None:
-            return Refusal(403, f"the header {doubled} came twice: the proxy must replace what browsers send")
+            return Refusal(
+                403, gettext("the header %(name)s came twice: the proxy must replace what browsers send", name=doubled)
+            )
         client = None if request.client is None else request.client.host
         cookie, is_use = request.cookies.get(access.cookie_name), not _renews(request)
         return access.person(client=client, headers=headers, cookie=cookie, is_use=is_use)
@@ -120,4 +122,4 @@ def _own_url(request: Request) -> str:
 
 
 def _refusal(refusal: Refusal) -> Response:
-    return HTMLResponse(sentence_page(None, "Not allowed", refusal.why), refusal.status)
+    return HTMLResponse(sentence_page(None, gettext("Not allowed"), refusal.why), refusal.status)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from streamad.judge.envelope import Clock
 from streamad.judge.verdicts import place
-from streamad.language import percent
+from streamad.language import Words, catalogued, gettext, percent
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
 from streamad.pictures.facts import MARKS, departure, headline, is_explained, score_line, speakers, when
@@ -23,13 +23,11 @@ from streamad.web.charts import curves
 from streamad.web.charts.scores import score_strip
 from streamad.web.charts.zoom import Ends, Zoom, address, percent_text, zoom_of
 from streamad.web.pages.warned import said_of
-from streamad.web.rendering import rendered, times_text
+from streamad.web.rendering import digits, rendered, times_text
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
-_SAID: Final = {
-    "sent": "It is written down, and counts once the learner has read it.",
-}
+_SAID: Final = Words({"sent": catalogued("It is written down, and counts once the learner has read it.")})
 _MOST_POINTS, _MOST_PLACES = 40, 5
 
 
@@ -49,7 +47,7 @@ def sequence(
         alike = site.view.alike(one, case.attribution.channels[0].channel, 8)
     why_not_judged = None
     if level < Level.OPERATOR:
-        why_not_judged = "You may look; judging needs the level operator."
+        why_not_judged = gettext("You may look; judging needs the level operator.")
     facts, attribution = case.facts, case.attribution
     picture = case.picture(normal, clock)
     if clock is None and picture is not None and picture.clock is not None:
@@ -113,33 +111,49 @@ def _cell(text: str) -> str:
 
 
 def _no_window(one: SeenSequence) -> str:
-    kept = "alerts and a drawn 5 % of the other sequences (display.windows: all keeps every one)"
-    why = "The plant has no windows sink, or the message is gone" if one.is_alert else f"Windows are kept for {kept}"
-    return (
-        f"No curve: the judged window of this sequence was not read. {why}. "
-        f"With the recording at hand: streamad explain {one.id[:8]} --recording FILE --plot out.png"
-    )
+    if one.is_alert:
+        why = gettext("The plant has no windows sink, or the message is gone.")
+    else:
+        why = gettext(
+            "Windows are kept for alerts and a drawn 5 %% of the other sequences (display.windows: all keeps every "
+            "one)."
+        )
+    command = f"streamad explain {one.id[:8]} --recording FILE --plot out.png"
+    return gettext(
+        "No curve: the judged window of this sequence was not read. %(why)s With the recording at hand: %(command)s",
+        why=why, command=command,
+    )  # fmt: skip
 
 
 def effect_of(judgement: str | None, learning: LearningSettings | None) -> str | None:
     """Return in plain words what a mark does from now on; None without one."""
     if learning is None and judgement not in {None, "withdrawn"}:
-        return "Reports show it. This plant does not learn: without a section learning no training reads it."
+        return gettext("Reports show it. This plant does not learn: without a section learning no training reads it.")
     if learning is None:
         return None
-    stay = "The threshold and the model in service stay as they are."
-    out = f"{stay} Trainings from now on leave this sequence out; all marks together leave out at most "
-    out += f"{percent(learning.feedback_share)} of the sequences."
-    decides = (
-        "the promotion rule decides whether that version goes into service"
-        if learning.feedback_trust == "auto"
-        else "it goes into service only if a person puts it there"
+    stay = gettext("The threshold and the model in service stay as they are.")
+    out = gettext(
+        "Trainings from now on leave this sequence out; all marks together leave out at most %(share)s of the "
+        "sequences.",
+        share=percent(learning.feedback_share),
     )
+    second = gettext(
+        "The next training may make a second version that learns from this sequence; the promotion rule decides "
+        "whether that version goes into service."
+    )
+    if learning.feedback_trust != "auto":
+        second = gettext(
+            "The next training may make a second version that learns from this sequence; it goes into service only if "
+            "a person puts it there."
+        )
+    compare = gettext("The command streamad models compare shows if a new version no longer alerts on it.")
     return {
-        "false_alarm": f"{stay} The next training may make a second version that learns from this sequence; {decides}.",
-        "confirmed": f"{out} The command streamad models compare shows if a new version no longer alerts on it.",
-        "veto": out,
-        "withdrawn": "The former judgement is taken back: the sequence counts as if nothing had been said about it.",
+        "false_alarm": f"{stay} {second}",
+        "confirmed": f"{stay} {out} {compare}",
+        "veto": f"{stay} {out}",
+        "withdrawn": gettext(
+            "The former judgement is taken back: the sequence counts as if nothing had been said about it."
+        ),
     }.get(judgement or "")
 
 
@@ -188,16 +202,18 @@ def _curves(whole: Picture, path: str, clock: Clock | None, part: Ends | None) -
     ends = (zoom.first, zoom.last) if is_part else None
     clocks = [
         (name, address(path, {"clock": value}, ends), whole.clock == value)
-        for name, value in (("each on its clock", "own"), ("phases aligned", "aligned"))
+        for name, value in ((gettext("each on its clock"), "own"), (gettext("phases aligned"), "aligned"))
     ]
-    time_head = "% of the sequence" if picture.is_aligned else "s since the start" if picture.is_timed else "point"
+    time_head = gettext("s since the start") if picture.is_timed else gettext("point")
+    if picture.is_aligned:
+        time_head = gettext("%% of the sequence")
     channels = [_channel(picture, one, path, kept) for one in picture.panels]
     heatmap = _deviations(picture)
     return _Curves(picture.clock, zoom, clocks, channels, time_head, picture.others, picture.notes, heatmap)
 
 
 def _channel(picture: Picture, one: Panel, path: str, kept: Mapping[str, str]) -> _Channel:
-    share = "" if one.share is None else f"share {percent(one.share)}"
+    share = "" if one.share is None else gettext("share %(share)s", share=percent(one.share))
     note = ", ".join(filter(None, (one.unit, share)))
     found = [_place(departure(each), each.start, each.end, path, kept, is_reason=True) for each in one.segments]
     for each in one.outside:
@@ -224,8 +240,8 @@ def _readings(picture: Picture, one: Panel) -> list[tuple[str, str, str]]:
         normal = one.normal
         band = ""
         if normal is not None and np.isfinite(normal.low[index]):
-            band = f"{normal.low[index]:.4g} to {normal.high[index]:.4g}"
-        rows.append((f"{picture.at[index]:.4g}", f"{one.course[index]:.4g}", band))
+            band = gettext("%(low)s to %(high)s", low=digits(normal.low[index], 4), high=digits(normal.high[index], 4))
+        rows.append((digits(picture.at[index], 4), digits(one.course[index], 4), band))
     return rows
 
 

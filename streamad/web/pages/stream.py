@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from streamad.language import asking
+from streamad.language import asking, catalogued, gettext
 from streamad.messages import ModelRef
 from streamad.types import ChannelSpec
 from streamad.web.charts.courses import JUDGED_SIGNS, course_of_means, course_of_scores, has_place
@@ -23,7 +23,7 @@ _STREAMS, _PAGE, _LAST = 500, 120, 50
 _MOST_DRAWN = 600
 _MOST_USUAL, _FEWEST_USUAL = 400, 20
 _DAY_US = 86_400_000_000
-_LATELY = {"last day": 1, "last week": 7, "last month": 30}
+_LATELY = {catalogued("last day"): 1, catalogued("last week"): 7, catalogued("last month"): 30}
 _MOST_CHANNELS, _MOST_EVENTS, _MOST_READ = 24, 30, 5_000
 
 
@@ -92,7 +92,7 @@ def _zoom(site: Site, name: str, in_order: Sequence[SeenSequence], span: Span, *
     whole = (first if is_all and not span.is_part else 0.0, max(last_us, last))
     zoom = zoom_of("/stream", {"name": name}, (first, last), whole, time_text, is_part=span.is_part)
     lately = {
-        word: address("/stream", {"name": name}, (time_text(last_us - days * _DAY_US), time_text(last_us)))
+        gettext(word): address("/stream", {"name": name}, (time_text(last_us - days * _DAY_US), time_text(last_us)))
         for word, days in _LATELY.items()
     }
     zone = asking().zone

@@ -7,14 +7,15 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from streamad.errors import StreamadError
-from streamad.judge.verdicts import NAMED_SHARE, NO_REASON
-from streamad.messages import NO_METHOD, Attribution, Window
+from streamad.judge.verdicts import NAMED_SHARE, NO_REASON, phrase
+from streamad.language import Words, catalogued, gettext
+from streamad.messages import NO_METHOD, Attribution, Direction, Window
 from streamad.web.store.warned import WarningQuestions
 
 NEVER = 1 << 62
@@ -126,10 +127,36 @@ class Moments(NamedTuple):
 
 
 _WHY = f"""iif(json_valid(attribution), coalesce(
-    json_extract(attribution, '$.segments[0].text'),
+    json_extract(attribution, '$.segments[0]'),
     iif(json_extract(attribution, '$.channels[0].share') >= {NAMED_SHARE},
-        'because of ' || json_extract(attribution, '$.channels[0].channel'), NULL),
+        json_object('channel', json_extract(attribution, '$.channels[0].channel')), NULL),
     iif(json_extract(attribution, '$.method') = '{NO_METHOD}', 'not explained', '{NO_REASON}')), NULL)"""
+_NO_WHY = Words({"not explained": catalogued("not explained"), NO_REASON: catalogued("no channel stands out")})
+
+
+class _Reason(msgspec.Struct):
+    """The first segment of an attribution, or its leading channel alone."""
+
+    channel: str
+    unit: str = ""
+    size: float | None = None
+    direction: Direction | None = None
+    start: float = 0.0
+    end: float = 1.0
+
+
+def _why_of(found: str | None) -> str | None:
+    """Return in words why a sequence alerted; ``found`` is what ``_WHY`` selects."""
+    if found is None or found in _NO_WHY:
+        return None if found is None else _NO_WHY[found]
+    with suppress(msgspec.DecodeError):
+        reason = msgspec.json.decode(found, type=_Reason)
+        if reason.direction is None:
+            return gettext("because of %(channel)s", channel=reason.channel)
+        return phrase(reason.channel, reason.unit, reason.size, reason.direction, reason.start, reason.end)
+    return None
+
+
 COLUMNS = ", ".join(
     {
         "has_window": "window IS NOT NULL",
@@ -226,7 +253,7 @@ class Questions(WarningQuestions):
 
     def _select(self, where: str, values: Sequence[Any]) -> list[SeenSequence]:
         rows = self._rows(f"SELECT {COLUMNS} FROM sequences WHERE {where}", values)
-        return [SeenSequence(*row) for row in rows]
+        return [replace(one, why=_why_of(one.why)) for one in (SeenSequence(*row) for row in rows)]
 
     def events(self, limit: int, *, since_us: int = -NEVER, until_us: int = NEVER) -> list[SeenEvent]:
         """Return events, the newest first."""
