@@ -108,7 +108,8 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share(speed: Calla
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
-    figures = benchmark("quality/demo_seeds", *sizes, **SMALL, STREAMAD_ALERTS__EARLY__FALSE_ALARM_RATE="0.1")
+    early = {"STREAMAD_ALERTS__EARLY__FALSE_ALARM_RATE": "0.1", "STREAMAD_ALERTS__EARLY__LOOKS": "4"}
+    figures = benchmark("quality/demo_seeds", *sizes, **SMALL, **early)
     (run,) = figures["runs"]
     assert (run["seed"], run["sequences"], run["unscorable"]) == (0, 10, 0)
     found, false = run["detection_rate"] * 4, run["false_alarm_rate"] * 6

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,14 @@ def grid_cell(dataset: str, best: int) -> Cell:
 
 def cell(dataset: str, method: str, auc: float, found: float, label: int = 0) -> Cell:
     return Cell(dataset, "one_vs_rest", label, method, auc=auc, found=found, false_alarms=2.0, fit_s=1.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_training() -> Iterator[None]:
+    """A sixth of the default's steps of its network: what is compared has the same network."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("streamad_models.ensemble.learned._STEPS", 16)
+        yield
 
 
 @pytest.fixture(scope="module")
