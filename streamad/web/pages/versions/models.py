@@ -9,7 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from streamad.errors import StreamadError
-from streamad.language import moment
+from streamad.language import gettext, moment
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import CurrentError
@@ -57,14 +57,16 @@ class Versions:
             version = parents.get(version)
         if len(line) < 2:
             return None
-        return f"{line[0]} descends from " + ", ".join(v if v in parents else f"{v} (gone)" for v in line[1:]) + "."
+        gone = gettext("gone")
+        before = ", ".join(v if v in parents else f"{v} ({gone})" for v in line[1:])
+        return gettext("%(version)s descends from %(before)s.", version=line[0], before=before)
 
     @property
     def rows(self) -> list[tuple[str | Markup, ...]]:
         """Return the cells of each version."""
         return [
             (
-                f"{each.version} {'● in service' if each.version == self.current else '○'}",
+                f"{each.version} " + (f"● {gettext('in service')}" if each.version == self.current else "○"),
                 when(each.created_at, "minute"),
                 each.parent or "",
                 count(each.metrics.n_training, "sequence"),
@@ -100,10 +102,12 @@ def models(site: Site, level: Level, said: str, acted_on: str) -> Markup:
     found = [_versions(site, name) for name in some_models(site.plant, None) or [site.plant.settings.model.name]]
     allowed = site.plant.settings.web.allow == "models"
     may_act = allowed and level >= Level.ENGINEER
-    what = "Putting versions into service, rolling back and relearning"
-    why_not = f"{what} are off (web.allow: models), because they run the code of a model."
+    why_not = gettext(
+        "Putting versions into service, rolling back and relearning are off (web.allow: models), because they run the "
+        "code of a model."
+    )
     if allowed and not may_act:
-        why_not = f"{what} need the level engineer."
+        why_not = gettext("Putting versions into service, rolling back and relearning need the level engineer.")
     done = _done(found, said, acted_on, learns=site.learns)
     return rendered("models.html", models=found, may_act=may_act, learns=site.learns, why_not=why_not, done=done)
 
@@ -140,11 +144,15 @@ def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) 
     current = next((one.current for one in found if one.name == acted_on), None)
     if current is None:
         return None
-    loaded = "running monitors load it within 2 s" if learns else "running monitors load it at their next start"
+    loaded = gettext("running monitors load it within 2 s")
+    if not learns:
+        loaded = gettext("running monitors load it at their next start")
     return {
-        "in_service": f"Model {acted_on} {current} is now in service; {loaded}.",
-        "declined": f"The version of {acted_on} is declined: the same marks make no other one.",
-        "asked": f"The training of {acted_on} is asked for; the learner takes it on.",
+        "in_service": gettext(
+            "Model %(model)s %(version)s is now in service; %(loaded)s.", model=acted_on, version=current, loaded=loaded
+        ),
+        "declined": gettext("The version of %(model)s is declined: the same marks make no other one.", model=acted_on),
+        "asked": gettext("The training of %(model)s is asked for; the learner takes it on.", model=acted_on),
     }.get(said)
 
 
@@ -159,7 +167,7 @@ def _decision(manifest: Manifest) -> str:
     decision = manifest.decision
     if decision is None:
         return "" if manifest.learning is None else manifest.learning.reason
-    return f"declined by a person; {decision.reason}" if decision.declined else decision.reason
+    return f"{gettext('declined by a person')}; {decision.reason}" if decision.declined else decision.reason
 
 
 def _compared(manifest: Manifest) -> Comparison | None:
