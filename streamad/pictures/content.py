@@ -191,19 +191,25 @@ class Picture:
         return end >= self.part[0] and start <= self.part[1]
 
     def between(self, start: float, end: float) -> Picture:
-        """Return the part from one share of the sequence to another; all of it if there are not two points in it."""
-        is_in = (self.at >= start * self.extent - 1e-9) & (self.at <= end * self.extent + 1e-9)
-        if not start < end or is_in.sum() < _FEWEST_POINTS:
+        """Return the part from one share of the sequence to another, with the points next to it on both sides.
+
+        All of it if that are not two points.
+        """
+        near = 1e-9 * self.extent
+        first = int(np.searchsorted(self.at, start * self.extent + near, side="right")) - 1
+        until = int(np.searchsorted(self.at, end * self.extent - near)) + 1
+        kept = slice(max(0, first), until)
+        if not start < end or len(self.at[kept]) < _FEWEST_POINTS:
             return self
         panels = tuple(
             replace(
                 one,
-                course=one.course[is_in],
-                normal=None if one.normal is None else NormalCourse(*(side[is_in] for side in one.normal)),
+                course=one.course[kept],
+                normal=None if one.normal is None else NormalCourse(*(side[kept] for side in one.normal)),
             )
             for one in self.panels
         )
-        return replace(self, at=self.at[is_in], panels=panels, part=(start, end))
+        return replace(self, at=self.at[kept], panels=panels, part=(start, end))
 
 
 def _ends(courses: Sequence[Course]) -> tuple[float, float]:

@@ -149,12 +149,14 @@ def heatmap(picture: Picture, rows: Sequence[tuple[str, np.ndarray, Sequence[tup
     shown = rows[:_MOST_ROWS]
     step, top = 20, 4
     bottom = top + len(shown) * step
-    parts = [
-        rect(0, top, 100, bottom - top, "ground"),
-        f'<image x="0" y="{top}" width="100%" height="{bottom - top}" preserveAspectRatio="none" '
-        f'class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>',
-    ]
     frame = _Frame(picture.first, picture.last, (0.0, 1.0))
+    half = (float(picture.at[-1]) - float(picture.at[0])) / max(1, len(picture.at) - 1) / 2 or 0.5
+    left, right = (STRETCH * frame.x(end) for end in (float(picture.at[0]) - half, float(picture.at[-1]) + half))
+    image = (
+        f'<image x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{bottom - top}" '
+        f'preserveAspectRatio="none" class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>'
+    )
+    parts = [rect(0, top, 100, bottom - top, "ground"), stretched([image], bottom)]
     for number, (name, _, segments) in enumerate(shown):
         y = top + number * step
         parts.append(words(cut(name, 18), 0, y + 14, "end", dx=-6))

@@ -277,11 +277,12 @@ def test_a_part_has_the_readings_and_the_band_of_its_time() -> None:
     assert part.panels[0].normal is not None
     assert len(part.panels[0].normal.low) == 6
     assert (part.first, part.last, part.extent) == (15.0, 30.0, 60.0)
+    assert whole.between(0.26, 0.27).at.tolist() == whole.at[5:7].tolist()
     assert part.shows(0.1, 0.3)
     assert not part.shows(0.6, 0.7)
 
 
-@pytest.mark.parametrize(("start", "end"), [(0.5, 0.5), (0.6, 0.4), (0.51, 0.52), (2.0, 3.0)])
+@pytest.mark.parametrize(("start", "end"), [(0.5, 0.5), (0.6, 0.4), (2.0, 3.0)])
 def test_a_part_without_two_readings_is_the_whole(start: float, end: float) -> None:
     whole = with_readings_outside()
     assert whole.between(start, end) is whole

@@ -213,7 +213,7 @@ def test_all_curves_and_the_map_show_the_part_that_the_address_names(config: Pat
     client = page_of(config, messages(1, 8))
     whole, part = (client.get(f"/s/{ID}?clock=aligned{query}").text for query in ("", "&from=20&to=80"))
     courses = [re.findall(r'<polyline class="course" points="([^"]*)"', text) for text in (whole, part)]
-    assert [{len(each.split()) for each in found} for found in courses] == [{8}, {4}]
+    assert [{len(each.split()) for each in found} for found in courses] == [{8}, {6}]
     axes = [
         re.findall(r'class="tick(?: \w+)*" x="[\d.]+%" y="\d+" text[^>]*>([\d.]+ %)<', text) for text in (whole, part)
     ]
