@@ -123,18 +123,16 @@ def times_below(times: Sequence[tuple[datetime, float]], y: float, form: Form) -
         if is_counted(at):
             parts.append(words(elapsed(at), x, y + 18, anchor_at(x), f"tick time{more}"))
             continue
-        if form != "date":
-            parts.append(_time(at, x, y + 18, form, moment(at, form, is_zoned=False), css=f"tick time{more}"))
+        parts.append(_time(at, x, y + 18, form, css=f"tick time{more}", is_zoned=not day))
         date = moment(at, "date", is_zoned=False)
-        said = moment(at, "date", is_zoned=not day) if form == "date" or date != day else ""
-        row = 18 if form == "date" else 33
-        parts.append(_time(at, x, y + row, "date", said, css=f"tick time{more}", is_zoned=not day))
+        if form != "date" and date != day:
+            parts.append(_time(at, x, y + 33, "date", css=f"tick time{more}"))
         day = date
     return parts
 
 
-def _time(at: datetime, x: float, y: float, form: Form, said: str, *, css: str, is_zoned: bool = False) -> str:
-    """Return a time in a picture: ``said``, which the browser writes in its own format."""
+def _time(at: datetime, x: float, y: float, form: Form, *, css: str, is_zoned: bool = False) -> str:
+    """Return a time in a picture, which the browser writes in its own format."""
     data = f'data-at="{at.isoformat()}" data-form="{form}"{"" if is_zoned else " data-unzoned"}'
-    span = f"<tspan {data}>{escaped(said)}</tspan>"
+    span = f"<tspan {data}>{escaped(moment(at, form, is_zoned=is_zoned))}</tspan>"
     return f'<text class="{css}" x="{x:.5g}%" y="{y:g}" text-anchor="{anchor_at(x)}">{span}</text>'

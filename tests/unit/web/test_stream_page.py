@@ -48,13 +48,13 @@ def left_of(number: int, n: int = 10) -> float:
 def test_times_at_which_sequences_ended_are_below_and_each_date_once(tmp_path: Path) -> None:
     svg = chart(tmp_path, [verdict(1 + 3 * i * 60) for i in range(10)])  # every three hours from 6:01 on
     assert re.findall(r"<tspan[^>]*>([^<]+)<", svg) == [
-        "06:01", "2026-03-01 UTC", "12:01", "18:01", "21:01", "03:01", "2026-03-02", "09:01",
+        "06:01 UTC", "2026-03-01", "12:01", "18:01", "21:01", "03:01", "2026-03-02", "09:01",
     ]  # fmt: skip
 
 
 def test_times_of_quick_sequences_have_seconds(tmp_path: Path) -> None:
     svg = chart(tmp_path, [verdict(1), verdict(4)])
-    assert re.findall(r"<tspan[^>]*>([^<]+)<", svg) == ["06:01:00", "2026-03-01 UTC", "06:04:00"]
+    assert re.findall(r"<tspan[^>]*>([^<]+)<", svg) == ["06:01:00 UTC", "2026-03-01", "06:04:00"]
 
 
 def test_each_version_is_a_strip_over_its_sequences_with_its_name(tmp_path: Path) -> None:
