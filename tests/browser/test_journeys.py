@@ -197,6 +197,21 @@ def test_a_page_that_is_refused_once_fetches_what_changed_later(browser: Browser
         page.context.close()
 
 
+def test_the_focus_stays_on_a_table_when_the_page_renews(browser: Browser, judged: Path, tmp_path: Path) -> None:
+    folder = copied(judged, tmp_path / "plant")
+    n_all = len(messages(folder / "out" / "verdicts.jsonl"))
+    append_rest = held_back(folder, n_all - 1)
+    with served(folder) as link:
+        page = Visitor(browser, link).page
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(n_all - 1)
+        table = page.get_by_role("region", name="Alerts, those not judged first")
+        table.focus()
+        append_rest()
+        expect(page.locator("a:has(> rect.bar)")).to_have_count(n_all)
+        expect(table).to_be_focused()
+        page.context.close()
+
+
 def test_two_pages_show_the_same_and_a_mark_made_on_one_appears_on_the_other(
     browser: Browser, judged: Path, tmp_path: Path
 ) -> None:

@@ -67,7 +67,9 @@ function path(element, within) {
   if (element.id) return `#${CSS.escape(element.id)}`;
   const href = element.getAttribute("href");
   if (href) return `[href="${CSS.escape(href)}"]`;
-  return element.name ? `[name="${CSS.escape(element.name)}"]` : null;
+  if (element.name) return `[name="${CSS.escape(element.name)}"]`;
+  const label = element.getAttribute("aria-label"); // a box that scrolls
+  return label ? `[aria-label="${CSS.escape(label)}"]` : null;
 }
 
 function later(ms) {
