@@ -23,6 +23,7 @@ _OPTIONS = {
     "**/templates/**.html": {
         "extensions": "jinja2.ext.i18n",
         "trimmed": "true",
+        "newstyle_gettext": "true",
         "trim_blocks": "true",
         "lstrip_blocks": "true",
         "silent": "false",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from streamad.language import numeral
+
 LARGEST_POWER = 300
 """Of ten, on a logarithmic axis: beyond it a picture's arithmetic overflows."""
 _STEPS_S = (
@@ -80,6 +82,10 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 def labels_of(ticks: Sequence[float]) -> list[str]:
     """Return the labels of ``ticks``, which are equally far apart: no two are the same."""
+    return [numeral(label) for label in _labels(ticks)]
+
+
+def _labels(ticks: Sequence[float]) -> list[str]:
     if not ticks:
         return []
     largest = max(abs(tick) for tick in ticks)

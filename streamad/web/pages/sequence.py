@@ -16,7 +16,7 @@ from streamad.judge.verdicts import place
 from streamad.language import Words, catalogued, gettext, percent
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
-from streamad.pictures.facts import MARKS, departure, headline, is_explained, score_line, speakers, when
+from streamad.pictures.facts import MARKS, departure, headline, is_explained, score_line, seen_of, speakers
 from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
@@ -62,7 +62,8 @@ def sequence(
         headline=headline(facts, attribution),
         score_line=score_line(facts),
         times=times_text(site.cases.times(one)),
-        time=when(facts),
+        facts=facts,
+        seen=seen_of(facts),
         said=_SAID.get(said),
         warning=warning,
         before=before,

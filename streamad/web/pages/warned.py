@@ -19,7 +19,6 @@ from streamad.pictures.warned import (
     warned_finding,
     warned_headline,
     warned_line,
-    warned_when,
 )
 from streamad.types import from_us, to_us
 from streamad.web.rendering import digits, rendered
@@ -108,7 +107,6 @@ def warning(site: Site, one: SeenWarning) -> Markup:
         row=row,
         headline=warned_headline(message, attribution),
         line=warned_line(message),
-        when=warned_when(message),
         attribution=attribution,
         is_explained=is_explained(attribution),
         speakers=[],

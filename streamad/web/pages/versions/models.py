@@ -66,7 +66,7 @@ class Versions:
         """Return the cells of each version."""
         return [
             (
-                f"{each.version} " + (f"● {gettext('in service')}" if each.version == self.current else "○"),
+                " ".join((each.version, "● " + gettext("in service") if each.version == self.current else "○")),
                 when(each.created_at, "minute"),
                 each.parent or "",
                 count(each.metrics.n_training, "sequence"),
@@ -158,8 +158,11 @@ def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) 
 
 def overdue_text(newest: Manifest, schedule: str) -> str:
     """Return that no training has made a version although the ``schedule`` came twice."""
-    made = f"its newest version, {newest.version}, was made on {moment(newest.created_at, 'minute')}"
-    return f"{made}, and retraining is scheduled ({schedule}): the page Models says what became of the last training"
+    return gettext(
+        "its newest version, %(version)s, was made on %(time)s, and retraining is scheduled (%(schedule)s): the page "
+        "Models says what became of the last training",
+        version=newest.version, time=moment(newest.created_at, "minute"), schedule=schedule,
+    )  # fmt: skip
 
 
 def _decision(manifest: Manifest) -> str:
@@ -167,7 +170,7 @@ def _decision(manifest: Manifest) -> str:
     decision = manifest.decision
     if decision is None:
         return "" if manifest.learning is None else manifest.learning.reason
-    return f"{gettext('declined by a person')}; {decision.reason}" if decision.declined else decision.reason
+    return gettext("declined by a person; %(why)s", why=decision.reason) if decision.declined else decision.reason
 
 
 def _compared(manifest: Manifest) -> Comparison | None:
@@ -181,7 +184,12 @@ def _compared(manifest: Manifest) -> Comparison | None:
     rows = figure_rows(decision.figures, tuple(versions))
     if not rows:
         return None
-    against = "" if decision.champion is None else f" against {decision.champion}"
-    caption = f"{manifest.version}{against}: false alarms and injected faults found"
+    against = decision.champion
+    pair = (
+        manifest.version
+        if against is None
+        else gettext("%(one)s against %(other)s", one=manifest.version, other=against)
+    )
+    caption = gettext("%(versions)s: false alarms and injected faults found", versions=pair)
     heads = ("", *(f"{version} ({who})" for who, version in versions.items()))
     return Comparison(manifest.version, caption, heads, rows)
