@@ -6,6 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -105,6 +106,13 @@ def scripts(
     return steps
 
 
+@cache
+def _plant(fill: str, decode: str) -> Settings:
+    """Return the settings of all plants that differ in their limits: to read them anew takes as long as a run."""
+    channels = [{"name": "x", "fill": fill}, {"name": "y", "fill": fill}]
+    return settings_of(channels=channels, models={"field": "recipe"}, decode=json.loads(decode))
+
+
 class Partition:
     """One process after the other on the same script, as the pipeline drives them.
 
@@ -124,11 +132,9 @@ class Partition:
         each: bool = False,
         **decode: Any,
     ) -> None:
-        channels = [{"name": "x", "fill": fill}, {"name": "y", "fill": fill}]
         if each:
             decode["fields"] = {"each": "list"}
-        plant = settings_of(channels=channels, models={"field": "recipe"}, decode=decode)
-        self.settings: Settings = plant.model_copy(update={"sequences": limits})
+        self.settings: Settings = _plant(fill, json.dumps(decode)).model_copy(update={"sequences": limits})
         self.script = script
         self.events = [(i, j) for i, step in enumerate(script) for j in range(-1, len(step.outside))]
         self.choose = choose
