@@ -49,7 +49,8 @@ def feedback(
         typer.Option(
             "--import",
             metavar="FILE.csv",
-            help="A table with columns alert_id (or stream, sequence) and judgement; optional: note, by, time, model.",
+            help="A table with columns alert_id (or stream, sequence) and judgement; optional: note, by, assignee, "
+            "comment, time, model.",
         ),
     ] = None,
     skip_bad: Annotated[

@@ -1,4 +1,4 @@
-"""A table to import that is no file, or far too large, is refused in one line."""
+"""A table to import: what is kept of its lines, and files that are none or far too large are refused in one line."""
 
 from __future__ import annotations
 
@@ -39,3 +39,11 @@ def test_a_table_of_ten_thousand_lines_is_read(tmp_path: Path) -> None:
     path.write_text("alert_id,judgement\n" + "".join(f"a{n},veto\n" for n in range(10_000)))
     rows, problems = imported(path)
     assert (len(rows), problems) == (10_000, [])
+
+
+def test_assignee_and_comment_are_kept_with_the_mark_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "shift.csv"
+    path.write_text(f"alert_id,judgement,assignee,comment\na1,withdrawn,lee,valve 3\na2,veto,{'x' * 201},\n")
+    rows, problems = imported(path)
+    assert [(row.feedback.assignee, row.feedback.comment) for row in rows] == [("lee", "valve 3")]
+    assert problems == ["line 3: assignee has 201 characters, 200 at most are kept"]
