@@ -51,8 +51,9 @@ class Acting:
                 raise UsageError(gettext("a running sequence cannot be judged before its end: it has no verdict yet"))
             raise UsageError(gettext("no verdict with this id was read"))
         note, assignee, comment = (form.get(key, "").strip() for key in ("reason", "assignee", "comment"))
+        marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
         if judgement in _UNJUDGED:
-            if one.is_judged:
+            if one.is_judged or marking.is_marked(name):  # its message may be gone from the place of marks
                 raise UsageError(
                     gettext(
                         "%(name)s has judged it meanwhile: judge it anew, or leave it",
@@ -61,7 +62,6 @@ class Acting:
                 )
             assignee = person.name if judgement == "claim" else assignee
             judgement = "withdrawn"
-        marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
         feedback = marking.message(name, cast("MarkKind", judgement), note, assignee=assignee, comment=comment)
         (marked,) = marking.write([feedback])
         with suppress(StreamadError):  # else it is shown once it is read

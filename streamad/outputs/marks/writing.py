@@ -206,6 +206,10 @@ class MarkWriter:
             for one in feedback
         ]
 
+    def is_marked(self, alert_id: str) -> bool:
+        """Return whether a store that can be read here holds a mark of ``alert_id`` that counts."""
+        return alert_id in self._marked_ids()
+
     def _marked_ids(self) -> set[str]:
         """Return the ids that had a mark when the stores were read."""
         return {id_ for id_, mark in self._marks.items() if mark.judgement != "withdrawn"}

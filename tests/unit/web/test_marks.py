@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from streamad.learn.store.records import Mark
 from streamad.messages import Feedback
+from tests.support.learning.stored import store_of
 from tests.support.web.messages import T, messages_of, verdict
 from tests.support.web.page import SAME, PageUnderTest
 
@@ -66,6 +68,17 @@ def test_a_claim_never_takes_back_what_somebody_has_said_meanwhile(tmp_path: Pat
         answer = client.post(f"/s/{ID}/mark", data={"judgement": judgement}, headers=SAME)
         assert answer.status_code == 422
         assert "lee has judged it meanwhile" in answer.text
+    assert not (tmp_path / "feedback.jsonl").exists()
+
+
+def test_a_claim_never_takes_back_a_mark_whose_message_is_gone(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages_of(1)[:4])
+    store = store_of(tmp_path / "plant.yaml")
+    store.mark(Mark(id=ID, judgement="veto", at_us=1))
+    store.close()
+    answer = page.browser().post(f"/s/{ID}/mark", data={"judgement": "claim"}, headers=SAME)
+    assert answer.status_code == 422
+    assert "somebody has judged it meanwhile" in answer.text
     assert not (tmp_path / "feedback.jsonl").exists()
 
 
