@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,9 @@ def test_new_texts_and_bare_signs_are_found(written: Path) -> None:
     assert "not in the catalogue: '100 % new'" in catalogue.faults("de")
     catalogue.renew("de")
     assert {"has a % that is not doubled: '100 % new'", "not translated: '100 % new'"} <= {*catalogue.faults("de")}
+
+
+def test_a_block_of_text_has_no_doubled_sign_which_a_page_would_show() -> None:
+    blocks = re.compile(r"{%-?\s*trans\b.*?{%-?\s*endtrans", re.DOTALL)
+    for path in sorted((catalogue.ROOT / "streamad").rglob("*.html")):
+        assert not [each for each in blocks.findall(path.read_text(encoding="utf-8")) if "%%" in each], path.name
