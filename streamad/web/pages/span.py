@@ -53,7 +53,8 @@ def ahead(time_us: int, now_us: int) -> str | None:
 def remarked(one: SeenSequence, now_us: int) -> SeenSequence:
     """Return the sequence with the remark beside its reason, if it ended after ``now_us``."""
     remark = ahead(one.end_us or 0, now_us)
-    return one if remark is None else replace(one, why=f"{one.why or gettext('reasons follow')} ({remark})")
+    why = one.why or gettext("reasons follow")
+    return one if remark is None else replace(one, why=f"{why} ({remark})")
 
 
 def remarked_event(one: SeenEvent, now_us: int) -> SeenEvent:
