@@ -21,11 +21,12 @@ from playwright.sync_api import Page, sync_playwright
 _COLOURS = 128
 
 
-def save(page: Page, path: Path, *, height: int) -> None:
-    """Write the upper ``height`` pixels of the page, with few colours."""
+def save(page: Page, path: Path, *, height: int, below: str | None = None) -> None:
+    """Write the upper ``height`` pixels of the page, or of what begins at ``below``, with few colours."""
     page.wait_for_load_state("networkidle")
     width = page.viewport_size["width"] if page.viewport_size else 1200
-    shot = page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": width, "height": height})
+    top = 0 if below is None else page.evaluate(f"document.querySelector('{below}').getBoundingClientRect().top") - 16
+    shot = page.screenshot(full_page=True, clip={"x": 0, "y": top, "width": width, "height": height})
     Image.open(io.BytesIO(shot)).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
@@ -67,7 +68,10 @@ def take(link: str, out: Path) -> None:
         page.goto(base + links[3])
         save(page, out / "web_sequence.png", height=1750)
         page.goto(f"{base}/compare?id={links[0][3:]}&id={links[1][3:]}&id={links[2][3:]}")
-        save(page, out / "web_compare.png", height=620)
+        if (golden := page.locator("a[href*='golden=']")).count():  # of a plant that keeps windows of normal ones
+            golden.first.click()
+            page.wait_for_selector("polygon.golden")
+        save(page, out / "web_compare.png", height=700)
         page.goto(f"{base}/calibration")
         save(page, out / "web_calibration.png", height=560)
         page.goto(f"{base}/models")
@@ -80,11 +84,11 @@ def take(link: str, out: Path) -> None:
         dark = browser.new_context(viewport={"width": 1100, "height": 800}, color_scheme="dark").new_page()
         dark.goto(link)
         dark.goto(base + links[3])
-        save(dark, out / "web_dark.png", height=640)
+        save(dark, out / "web_dark.png", height=760, below=".multiples")
         narrow = browser.new_context(viewport={"width": 360, "height": 700}, device_scale_factor=2).new_page()
         narrow.goto(link)
         narrow.goto(base + links[3])
-        save(narrow, out / "web_narrow.png", height=700)
+        save(narrow, out / "web_narrow.png", height=760, below=".multiples")
         browser.close()
 
 

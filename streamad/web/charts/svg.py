@@ -103,11 +103,10 @@ def with_unit(labels: Sequence[str], unit: str) -> list[str]:
 
 
 def ticks_below(labels: Sequence[tuple[str, float]], y: float) -> list[str]:
-    """Return the names of an axis below ``y``, each at its x; a phone shows the last one and every second before it."""
+    """Return the names of an axis below ``y``, each at its x."""
     parts = []
-    for number, (label, x) in enumerate(reversed(labels)):
-        more = (" more" if number % 2 else "") + _late(x)
-        parts += [upright(x, y, y + 4, f"tickmark{more}"), words(label, x, y + 18, anchor_at(x), f"tick{more}")]
+    for label, x in labels:
+        parts += [upright(x, y, y + 4, "tickmark"), words(label, x, y + 18, anchor_at(x), f"tick{_late(x)}")]
     return parts
 
 

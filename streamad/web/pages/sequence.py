@@ -29,6 +29,7 @@ from streamad.web.store.view import SeenSequence
 
 _SAID: Final = Words({"sent": catalogued("It is written down, and counts once the learner has read it.")})
 _MOST_POINTS, _MOST_PLACES = 40, 5
+_NEAR = 0.01  # of the sequence: the ends of a reason lie between points
 
 
 def sequence(
@@ -218,7 +219,7 @@ def _channel(picture: Picture, one: Panel, path: str, kept: Mapping[str, str]) -
     note = ", ".join(filter(None, (one.unit, share)))
     found = [_place(departure(each), each.start, each.end, path, kept, is_reason=True) for each in one.segments]
     for each in one.outside:
-        if not any(reason.start <= each.start and each.end <= reason.end for reason in one.segments):
+        if not any(reason.start - _NEAR <= each.start and each.end <= reason.end + _NEAR for reason in one.segments):
             found.append(_place(MARKS[each.direction], each.start, each.end, path, kept, is_reason=False))
     shown = found[:_MOST_PLACES]
     n_more = len(found) - len(shown)
