@@ -85,6 +85,14 @@ def test_no_call_of_a_translation_is_hidden_in_an_f_string() -> None:
                 assert not hidden, f"{path}:{node.lineno}"
 
 
+def test_every_counted_noun_has_its_forms() -> None:
+    pattern = re.compile(r"""counted\("([a-z ]+)"\)|(?<![.\w])count\([^"'\n]*, ["']([a-z ]+)["']\)""")
+    for path in sorted(Path(str(files("streamad.web"))).rglob("*.*")):
+        if path.suffix in {".py", ".html"}:
+            for found in pattern.finditer(path.read_text()):
+                assert rendering.count(2, found[1] or found[2]).startswith("2 "), path
+
+
 def test_templates_translate_literals_only_and_when_they_are_filled() -> None:
     """What is imported from a template is kept: a text outside of macros would stay in its first reader's language."""
     folder = files("streamad.web") / "templates"
