@@ -27,6 +27,7 @@ from streamad.web.workers import Worker
 
 MOST_CHANNELS = 24
 _MOST_OPEN = 40
+_MOST_COMPARED = 100  # with the band: each takes a millisecond or two
 _USUAL = 30
 _NAMED = 3
 
@@ -71,11 +72,12 @@ class _Row:
 def section(site: Site, workers: Sequence[Worker], still_open: Sequence[OpenSequence], number: int) -> Markup:
     """Return the section Running of the page Now. ``number``: of the workers' state."""
     looked = [one for one in still_open if one.looked is not None][:_MOST_OPEN]
-    others = [_row(site, one) for one in still_open if one.looked is None]
+    n_open = sum(each.status.n_open for each in workers if each.is_live)
+    newest = [one for one in still_open if one.looked is None][:_MOST_COMPARED]
+    others = [_row(site, one) for one in newest]
     others.sort(
         key=lambda each: 0.0 if each.outside is None else -each.outside.size
     )  # equals: those that began last first
-    n_open = sum(each.status.n_open for each in workers if each.is_live)
     return rendered(
         "workers.html",
         workers=workers,
