@@ -86,7 +86,7 @@ def test_no_call_of_a_translation_is_hidden_in_an_f_string() -> None:
 
 
 def test_every_counted_noun_has_its_forms() -> None:
-    pattern = re.compile(r"""counted\("([a-z ]+)"\)|(?<![.\w])count\([^"'\n]*, ["']([a-z ]+)["']\)""")
+    pattern = re.compile(r"""counted\("([a-z ]+)"\)|(?<![.\w])count\([^"'\n*]*, ["']([a-z ]+)["']\)""")
     for path in sorted(Path(str(files("streamad.web"))).rglob("*.*")):
         if path.suffix in {".py", ".html"}:
             for found in pattern.finditer(path.read_text()):
