@@ -16,17 +16,7 @@ from streamad.judge.verdicts import place
 from streamad.language import Words, catalogued, gettext, percent
 from streamad.pictures.content import Panel, Picture
 from streamad.pictures.drawing import drawn, has_plots
-from streamad.pictures.facts import (
-    MARKS,
-    departure,
-    headline,
-    is_counted,
-    is_explained,
-    score_line,
-    seen_of,
-    speakers,
-    when,
-)
+from streamad.pictures.facts import MARKS, departure, headline, is_explained, score_line, seen_of, speakers
 from streamad.settings.learning import LearningSettings
 from streamad.web.access import Level
 from streamad.web.charts import curves
@@ -75,7 +65,6 @@ def sequence(
         times=times_text(site.cases.times(one)),
         facts=facts,
         seen=seen_of(facts),
-        counted=when(facts) if is_counted(facts.start_time) else None,
         said=_SAID.get(said),
         warning=warning,
         before=before,
