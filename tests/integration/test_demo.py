@@ -96,7 +96,7 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     assert at(warning["start_time"]) < at(warning["time"]) < at(verdict["end_time"]) < datetime.now(UTC)
     assert at(verdict["end_time"]) - at(verdict["start_time"]) > timedelta(hours=15)
     lead = span_text((at(verdict["end_time"]) - at(warning["time"])).total_seconds())
-    assert " h" in lead
+    assert "\u00a0h" in lead
     with (tmp_path / "shown" / "live" / "labels.csv").open(newline="") as file:
         assert verdict["sequence"] in [row["sequence"] for row in csv.DictReader(file)]
     until_shown(link, "warnings", f"{lead} later", demo)
@@ -107,7 +107,7 @@ def test_the_demo_shows_a_running_plant_until_ctrl_c(tmp_path: Path, demo: subpr
     assert demo.returncode == 0, errors
     assert "to end all: Ctrl-C" in said
     (line,) = [line for line in errors.splitlines() if line.startswith("WARN ") and warning["warning_id"][:8] in line]
-    assert re.match(rf"WARN {verdict['stream']} {verdict['sequence']} at \d+ % of the usual length \(\d+ h", line)
+    assert re.match(rf"WARN {verdict['stream']} {verdict['sequence']} at \d+\s% of the usual length \(\d+\sh", line)
     assert "whole batches were fed" in said
     assert f"to open the page again: cd {tmp_path / 'shown'} && streamad web" in said
     assert [pid for pid in processes if is_alive(pid)] == []

@@ -39,7 +39,7 @@ def test_each_line_of_the_tour_works_in_the_environment_of_the_demo(tmp_path: Pa
     assert list(told) == [".venv/bin/activate", "simulate", "train", "run", "replay", "explain", "feedback", "report"]
     assert "200 batches, all normal" in told["simulate"]
     assert "now in service" in told["train"]
-    assert re.search(r"^found +\S+% of 8 anomalous", told["replay"], re.MULTILINE)
+    assert re.search(r"^found +\S+\s% of 8 anomalous", told["replay"], re.MULTILINE)
     assert (folder / "why.png").read_bytes().startswith(b"\x89PNG")
     assert told["feedback"].startswith("confirmed: fermenter-")
     drawn = re.fullmatch(r"(\d+) alerts, (\d+) of them drawn; \d+ warnings: (\S+)", told["report"].splitlines()[-1])
