@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from streamad.language import asking, gettext
-from streamad.types import to_us
+from streamad.types import from_us, to_us
 from streamad.web.store.questions import NEVER
 
 Ends = tuple[float, float]
+_FIRST_US, _LAST_US = (to_us(datetime(year, 6, 1, tzinfo=UTC)) for year in (1000, 9999))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,17 @@ def time_of(text: str) -> int | None:
 
 def time_text(time_us: float) -> str:
     """Return a time as an address says it."""
-    return f"{datetime.fromtimestamp(round(time_us) / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_written(time_us):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def time_field(time_us: float) -> str:
     """Return a time as a field of a form has it: in the plant's zone."""
-    return f"{datetime.fromtimestamp(round(time_us) / 1e6, asking().zone or UTC):%Y-%m-%dT%H:%M:%S}"
+    return f"{_written(time_us).astimezone(asking().zone or UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _written(time_us: float) -> datetime:
+    """Return a time in UTC, in a year that every zone has and that is written with four digits."""
+    return from_us(round(min(max(time_us, _FIRST_US), _LAST_US)))
 
 
 @dataclass(frozen=True, slots=True)

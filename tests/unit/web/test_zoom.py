@@ -100,3 +100,11 @@ def test_the_band_of_means_is_that_of_normal_sequences_if_they_are_enough(tmp_pa
     assert "of the 21 latest normal sequences" in text
     picture = text[text.index('class="means-box"') :]
     assert picture.index('class="band"') < picture.index('class="means"')
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"])
+def test_a_range_at_an_end_of_the_calendar_has_a_page(end: str, zone: str | None, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(0), verdict(3)], **({} if zone is None else {"decode": {"timezone": zone}}))
+    for query in (f"from={end}", f"to={end}", f"from={end}&to={end}", f"from={end}&to={at(1)}"):
+        assert page.browser().get(f"/stream?name=reactor-0&{query}").status_code == 200
