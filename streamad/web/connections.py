@@ -7,7 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
-"""How long a connection may take for a request's head, and be idle."""
+"""How long a connection may take for a request's head, for its body, and be idle."""
 
 
 class Connection(H11Protocol):
@@ -19,11 +19,11 @@ class Connection(H11Protocol):
         self.loop.call_later(REQUEST_S, self.look, None)
 
     def look(self, seen: Any) -> None:
-        """Close the connection if it has asked nothing since the request ``seen``, whose answer is complete."""
+        """Close the connection if it has asked nothing since the request ``seen``: answered, or still not whole."""
         if self.transport.is_closing():
             return
         cycle = self.cycle
-        if cycle is seen and (cycle is None or cycle.response_complete):
+        if cycle is seen and (cycle is None or cycle.response_complete or cycle.more_body):
             self.transport.close()
         else:
             self.loop.call_later(REQUEST_S, self.look, cycle)

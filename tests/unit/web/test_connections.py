@@ -13,9 +13,10 @@ from streamad.web.connections import Connection
 from tests.support.waiting import LIMIT_S
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+FORM = b"POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST, REQUEST + b"GET / HT"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST, REQUEST + b"GET / HT", FORM, FORM + b"n"])
 async def test_a_connection_that_asks_nothing_more_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     server = uvicorn.Server(uvicorn.Config(_fine, http=Connection, lifespan="off", log_config=None, port=0))
@@ -36,7 +37,7 @@ async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(connections, "REQUEST_S", 0.05)
     closed = []
     connection = Connection.__new__(Connection)
-    loop, cycle = asyncio.get_running_loop(), type("Cycle", (), {"response_complete": False})()
+    loop, cycle = asyncio.get_running_loop(), type("Cycle", (), {"response_complete": False, "more_body": False})()
     connection.loop, connection.cycle = loop, cycle
     transport = {"is_closing": lambda _: False, "close": lambda _: closed.append(1)}
     connection.transport = type("Transport", (), transport)()
@@ -48,5 +49,9 @@ async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def _fine(scope: Any, receive: Any, send: Any) -> None:
+    if scope["method"] == "POST":
+        while (await receive()).get("more_body"):
+            pass
+        return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
