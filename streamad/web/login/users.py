@@ -27,6 +27,8 @@ _MOST_BYTES = 1_000_000
 _LONGEST_NAME = 80
 _LOCK_S = 10.0
 _HASH = re.compile(r"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d)\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{11,}")
+_SHOWN = re.compile(r"(value|unknown field) (['`]).*\2")
+"""What an error shows of the content: a password may stand in the wrong place."""
 _MOST_KIB, _MOST_PASSES, _MOST_LANES = 1 << 20, 20, 8
 """Beyond these, the hash of one entry would take the machine."""
 
@@ -70,7 +72,8 @@ def parsed_users(path: Path, content: bytes) -> Mapping[str, User]:
     try:
         users = msgspec.json.decode(content, type=_File).users
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise problem(f"{path} is damaged ({visible_name(str(error))}): restore it, or add the users anew") from None
+        said = _SHOWN.sub(r"\1", visible_name(str(error)))
+        raise problem(f"{path} is damaged ({said}): restore it, or add the users anew") from None
     for name, user in users.items():
         shown = visible_name(name)[:_LONGEST_NAME]
         if name_problem(name) is not None or name != plain_name(name):
