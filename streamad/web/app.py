@@ -178,13 +178,13 @@ class _Handlers:
     ) -> Response:
         frame = self._frame(request)
         content = await run_in_threadpool(made, self._site, *given)
-        return HTMLResponse(page(frame, title, place, content), headers={"cache-control": "no-store"})
+        return HTMLResponse(page(frame, title, place, content))
 
     async def now(self, request: Request) -> Response:
         order = HEIGHT if request.query_params.get("order", "") == HEIGHT else ""
         change, content = await self._now[asking().language, order].get()
         frame = replace(self._frame(request), change=change)
-        return HTMLResponse(page(frame, gettext("Now"), "/", content), headers={"cache-control": "no-store"})
+        return HTMLResponse(page(frame, gettext("Now"), "/", content))
 
     def _made_now(self, order: str) -> tuple[str, Markup]:
         """Return how far the view was read, and the content of Now, the same for all who read a language."""
@@ -262,7 +262,7 @@ class _Handlers:
         one = await run_in_threadpool(self._site.view.sequence, name)
         if one is None or suffix not in {"json", "csv", "png"}:
             raise HTTPException(404, gettext("There is no such export."))
-        as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
+        as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"'}
         as_file["content-encoding"] = "identity"  # packing a large file would hold up everybody else
         if suffix == "csv":
             text = await run_in_threadpool(csv, self._site, one)
@@ -323,7 +323,7 @@ class _Handlers:
     async def changes(self, request: Request) -> Listening | Response:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""
         if request.method == "HEAD":  # the stream has no end
-            return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
+            return Response(media_type="text/event-stream")
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         is_page = "text/event-stream" in request.headers.get("accept", "")
         access, person = self._site.access, request.scope["person"]

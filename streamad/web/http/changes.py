@@ -95,7 +95,7 @@ class Listening:
             await self._response(is_free=is_free)(scope, receive, send)
 
     def _response(self, *, is_free: bool) -> Response:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
+        headers = {"x-accel-buffering": "no", "content-encoding": "identity"}
         if is_free:
             content = self._changes.stream(self._after, self._may_go_on)
             return StreamingResponse(content, media_type="text/event-stream", headers=headers)

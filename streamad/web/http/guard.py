@@ -24,6 +24,7 @@ _HEADERS: Final = (
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),  # the way back shows nothing after a logout
 )
 LOGIN: Final = "/login"
 RENEWAL: Final = "streamad-renewal"

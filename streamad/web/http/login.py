@@ -74,9 +74,7 @@ class Login:
     def _page(self, to: str, shut: Shut | None, *, name: str = "", has_form: bool = True) -> Response:
         why = None if shut is None else shut.said
         content = rendered("login.html", next=to, why=why, name=name[:80], has_form=has_form)
-        headers = {"cache-control": "no-store"}
-        if shut is not None and shut.retry_s is not None:
-            headers["retry-after"] = str(shut.retry_s)
+        headers = {} if shut is None or shut.retry_s is None else {"retry-after": str(shut.retry_s)}
         return HTMLResponse(bare_page(gettext("Log in"), content), 200 if shut is None else shut.status, headers)
 
 

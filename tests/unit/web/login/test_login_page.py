@@ -135,6 +135,14 @@ def test_after_the_logout_a_kept_cookie_opens_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "feedback.jsonl").exists()
 
 
+@pytest.mark.parametrize("path", ["/", "/s/none", "/nowhere", "/alerts/", f"/s/{ID}.json", f"/s/{ID}.txt", "/health"])
+def test_no_answer_is_kept_for_the_way_back_after_a_logout(path: str, tmp_path: Path) -> None:
+    client = page_of(tmp_path).stranger()
+    assert client.get(path).headers["cache-control"] == "no-store"
+    log_in(client)
+    assert client.get(path).headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize("change", ["first", "last", "shorter", "longer", "empty", "quoted", "latin"])
 def test_a_changed_cookie_opens_nothing(change: str, tmp_path: Path) -> None:
     page = page_of(tmp_path)
