@@ -148,7 +148,10 @@ _FORMS: Final[dict[Form, str]] = {
 
 
 def moment(at: datetime, form: Form = "second", *, is_zoned: bool = True) -> str:
-    """Return a time, with the name of its zone if ``is_zoned``."""
-    local = at.astimezone(asking().zone or UTC)
+    """Return a time, with the name of its zone if ``is_zoned``; in UTC where it is past the zone's calendar."""
+    try:
+        local = at.astimezone(asking().zone or UTC)
+    except OverflowError:
+        local = at.astimezone(UTC)
     fine = f".{local.microsecond // 1000:03d}" if form == "fine" else ""
     return f"{local:{_FORMS[form]}}{fine}" + f" {local:%Z}" * is_zoned

@@ -67,6 +67,7 @@ def test_a_time_is_that_of_the_zone_with_its_name() -> None:
     with asked_by(GERMAN):
         assert moment(AT, "fine") == "2026-07-02 00:30:05.123 CEST"
         assert moment(AT, "date", is_zoned=False) == "2026-07-02"
+        assert moment(datetime.max.replace(tzinfo=UTC)) == "9999-12-31 23:59:59 UTC"
 
 
 def test_words_are_looked_up_when_they_are_read() -> None:
