@@ -25,6 +25,7 @@ from streamad.web.charts.svg import (
     times_below,
     title,
     triangle,
+    triangles,
     upright,
     words,
 )
@@ -197,14 +198,12 @@ def course_of_means(
         parts.insert(0, rect(0, y(sides[1]), 100, max(y(sides[0]) - y(sides[1]), 1.0), "band"))
     step = 100 / len(drawn)
     at = [(number + 0.5) * step for number in range(len(drawn))]
-    places = list(zip([STRETCH * x for x in at], drawn, strict=True))
-    spreads = "".join(f"M{x:.1f},{y(one[1]):.1f}V{y(one[3]):.1f}" for x, one in places)
-    dots = "".join(f"M{x:.1f},{y(one[2]):.1f}h0" for x, one in places)
+    places = [(round(STRETCH * x), *(round(y(each), 1) for each in one[1:])) for x, one in zip(at, drawn, strict=True)]
+    spreads = "".join(f"M{x},{below:g}V{above:g}" for x, below, _, above in places)
+    dots = "".join(f"M{x},{middle:g}h0" for x, _, middle, _ in places)
     shapes = [f'<path class="spread" d="{spreads}"/>', f'<path class="means" d="{dots}"/>']
     parts.append(stretched(shapes, height))
-    for x, (one, _, mean, _) in zip(at, drawn, strict=True):
-        if one.is_alert:
-            parts.append(link(f"/s/{quote(one.id)}", f"{one.sequence}: mean {mean:.4g}", triangle(x, y(mean))))
+    parts.append(triangles([(x, y(mean)) for x, (one, _, mean, _) in zip(at, drawn, strict=True) if one.is_alert]))
     said = f"{name} {unit}".strip()
     return svg(
         parts,

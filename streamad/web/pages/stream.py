@@ -20,7 +20,7 @@ from streamad.web.site import Site
 from streamad.web.store.view import Moments, Place, SeenSequence
 
 _STREAMS, _PAGE, _LAST = 500, 120, 50
-_MOST_DRAWN = 600
+_MOST_DRAWN, _MOST_POINTS = 600, 5_400  # of all pictures of a page
 _MOST_USUAL, _FEWEST_USUAL = 400, 20
 _DAY_US = 86_400_000_000
 _LATELY = {catalogued("last day"): 1, catalogued("last week"): 7, catalogued("last month"): 30}
@@ -43,14 +43,15 @@ def stream(site: Site, name: str, behind: Place | None, span: Span) -> Markup:
     They lie ``behind`` a place in the list of the stream's sequences, and ended within ``span``. Of a span more
     sequences are drawn than are listed.
     """
-    most = _MOST_DRAWN if span.is_part else _PAGE
+    channels = site.plant.settings.channel_specs
+    n_pictures = 1 + min(len(channels), _MOST_CHANNELS)
+    most = min(_MOST_DRAWN, max(_PAGE, _MOST_POINTS // n_pictures)) if span.is_part else _PAGE
     since_us, until_us = span.within
     found = site.view.of_stream(name, most + 1, behind=behind, since_us=since_us, until_us=until_us)
     drawn = found[:most]
     rows = drawn[:_PAGE]
     in_order = list(reversed(drawn))
     events = _events_of(site, name, drawn, is_newest=behind is None and span.until_us is None)
-    channels = site.plant.settings.channel_specs
     scored = [one for one in in_order if has_place(one)]
     moments = site.view.moments([one.id for one in drawn])
     known = [one for one in in_order if one.id in moments]

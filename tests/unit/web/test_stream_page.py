@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.messages import Event, Feedback, ModelRef
@@ -159,3 +161,23 @@ def test_a_promotion_by_a_person_crosses_the_lanes_of_now(tmp_path: Path) -> Non
     text = PageUnderTest(tmp_path, given).browser().get("/").text
     assert text.count('<g class="eventmark">') == 1
     assert "new model: model_swapped it was" in text
+
+
+def test_a_long_range_of_many_channels_is_no_heavy_page_and_holds_its_alerts(tmp_path: Path) -> None:
+    channels = [{"name": f"temperature_{number:02d}", "unit": "K"} for number in range(24)]
+    numbers = np.random.default_rng(1)
+    given = []
+    for i in range(600):
+        means, spreads = numbers.normal(50, 3, 24).tolist(), numbers.gamma(3, 1, 24).tolist()
+        given.append(verdict(i, "anomalous" if i % 7 == 0 else "normal", means=means, spreads=spreads))
+    given = [msgspec.structs.replace(one, stream="reactor-1") for one in given]
+    alerts = [msgspec.structs.replace(messages_of(i)[1], stream="reactor-1") for i in range(0, 600, 7)]
+    page = PageUnderTest(tmp_path, [*given, *alerts], channels=channels)
+    answer = page.browser().get(f"{STREAM}&from=2026-03-01T00:00:00Z")
+    assert len(gzip.compress(answer.content)) < 100_000
+    assert len(answer.content) < 270_000
+    drawn = int(re.findall(r"The newest (\d+) sequences of this time are drawn", answer.text)[0])
+    signs = re.findall(r'<text class="odd" x="([^"]+)" y="([^"]+)"[^>]*>(▲+)<', answer.text)
+    assert len(signs) == 24
+    n_alerts = sum(i % 7 == 0 for i in range(600 - drawn, 600))
+    assert {(xs.count("%"), len(ys.split()), len(text)) for xs, ys, text in signs} == {(n_alerts,) * 3}
