@@ -401,8 +401,9 @@ def test_it_says_which_sequences_were_warned_of_and_how_long_before_their_end(
     ends = [each for each in plant.lines("alerts") if each.get("type") == "alert"][:2]
     for alert in ends:
         lead = datetime.fromisoformat(alert["end_time"]) - datetime.fromisoformat(made[ends.index(alert)]["time"])
-        assert f"anomalous, {span_text(lead.total_seconds()).replace(NO_BREAK, ' ')} later" in table
-        assert f"{span_text(lead.total_seconds())} {alert['alert_id'][:8]}" in page.text
+        span = span_text(lead.total_seconds()).replace(NO_BREAK, " ")
+        assert f"anomalous, {span} later" in table
+        assert f"{span} {alert['alert_id'][:8]}" in page.text
     told = plant("report", "--json", "--pictures", "0").last_json
     assert (told["warnings"], told["warned"]["anomalous"], told["warned"]["normal"]) == (2, 2, 0)
     assert f"{n} alerts, 0 of them drawn; 2 warnings: report.html" in plant("report", "--pictures", "0").out
