@@ -73,7 +73,7 @@ def _errors_of_usage(group: Any = None) -> Iterator[None]:
     except _AsksForHelp:
         raise
     except _ClickUsageError as error:
-        said = visible_name(one_line(error.format_message())).rstrip(".")
+        said = visible_name(one_line(error.format_message())).rstrip(".").replace(": Value error, ", ": ", 1)
         command = _command_of(error.ctx) or _command_of(group, getattr(group, "invoked_subcommand", None))
         raise UsageError(f"{said}: see {' '.join(['streamad', *command])} --help") from error
 

@@ -100,6 +100,9 @@ USAGE: dict[str, tuple[list[str], str, str]] = {
     "no value in a group": (["models", "list", "-c"], "Option '-c' requires an argument", "streamad models list"),
     "missing argument": (["models", "promote"], "Missing argument 'version'", "streamad models promote"),
     "wrong value": (["models", "prune", "--keep", "0"], "Invalid value for '--keep'", "streamad models prune"),
+    "wrong choice": (
+        ["web", "user", "add", "kim", "--role", "boss"], "'--role': 'boss' is not one of", "streamad web user add",
+    ),
     "no duration": (["topics", "create", "--history", "3x"], "'3x' is not a duration", "streamad topics create"),
     "no time to keep": (["topics", "create", "--history", "0s"], "that a topic can keep", "streamad topics create"),
     "no time at all": (["topics", "create", "--history", "9e99d"], "'--history'", "streamad topics create"),
