@@ -338,6 +338,8 @@ def error_messages(error: ValidationError, model: type[BaseModel]) -> Iterator[t
             message += f"; did you mean {near[0]!r}?" if near else ""
         elif kind == "model_type":
             message = f"holds keys, not a value: {', '.join(keys_of(_model_at(model, loc)))}"
+        elif kind == "path_type":
+            message = "must be the path of a file or folder, as text"
         elif kind == "tuple_type":
             message = "must be a list (in an environment variable: as JSON)"
         elif kind == "invalid_key":

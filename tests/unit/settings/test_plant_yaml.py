@@ -108,6 +108,7 @@ def test_every_problem_comes_at_once_with_path_line_and_nearest_key(load: Load) 
         "sequences:\n"
         "  gpa: 10m\n"
         "alerts: {false_alarm_rate: 1.0}\n"
+        "web: {auth: {users: [kim]}}\n"
     )
     found = problems(load, text)
     starts = [
@@ -120,6 +121,7 @@ def test_every_problem_comes_at_once_with_path_line_and_nearest_key(load: Load) 
         "window.longer (line 8): Input should be 'truncate', 'resample' or 'reject'",
         "sequences.gpa (line 10): unknown key 'gpa'; did you mean 'gap'?",
         "alerts.false_alarm_rate (line 11): Input should be less than 1",
+        "web.auth.users (line 12): must be the path of a file or folder, as text",
     ]
     assert len(found) == len(starts)
     for start in starts:
