@@ -27,7 +27,8 @@ from streamad.web.rendering import digits, rendered, times_text
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
-_SAID: Final = Words({"sent": catalogued("It is written down, and counts once the learner has read it.")})
+_SAID: Final = Words({"sent": catalogued("It is written down.")})
+_LEARNED: Final = Words({"sent": catalogued("It is written down, and counts once the learner has read it.")})
 _MOST_POINTS, _MOST_PLACES = 40, 5
 _NEAR = 0.01  # of the sequence: the ends of a reason lie between points
 
@@ -65,7 +66,7 @@ def sequence(
         times=times_text(site.cases.times(one)),
         facts=facts,
         seen=seen_of(facts),
-        said=_SAID.get(said),
+        said=(_SAID if one.is_taken_up or learning is None else _LEARNED).get(said),
         warning=warning,
         before=before,
         after=after,

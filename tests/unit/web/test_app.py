@@ -435,6 +435,8 @@ def test_without_learning_marks_are_kept_and_shown(tmp_path: Path) -> None:
     answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "reason": "valve stuck"}, headers=SAME)
     assert answer.status_code == 303
     assert '"note":"valve stuck"' in (tmp_path / "marks.jsonl").read_text().replace(": ", ":")
+    text = client.get(answer.headers["location"]).text
+    assert "It is written down.<" in text  # no learner will read it
 
 
 def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ def pressed(text: str) -> dict[str, str]:
 def test_who_claims_an_alert_looks_after_it_and_judges_nothing(tmp_path: Path) -> None:
     client = PageUnderTest(tmp_path, messages_of(1)[:4]).browser()
     given = {"judgement": "claim", "assignee": "somebody else", "comment": "valve 3 again"}
-    assert client.post(f"/s/{ID}/mark", data=given, headers=SAME).status_code == 303
+    answer = client.post(f"/s/{ID}/mark", data=given, headers=SAME)
+    assert answer.status_code == 303
+    assert "It is written down.<" in client.get(answer.headers["location"]).text
     (mark,) = marks(tmp_path)
     assert (mark["judgement"], mark["assignee"], mark["comment"], mark["by"]) == (
         "withdrawn", "kim", "valve 3 again", "kim",

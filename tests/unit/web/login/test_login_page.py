@@ -38,6 +38,7 @@ def test_a_stranger_is_led_to_the_form_and_from_there_to_what_was_asked_for(tmp_
     assert "reactor" not in form.text
     assert f'name="next" value="/s/{ID}?clock=own"' in form.text
     assert "<script" not in form.text
+    assert "streamad web user password" in form.text  # what to do about a lost one
     answer = log_in(client, next=f"/s/{ID}?clock=own")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/s/{ID}?clock=own")
     page = client.get(answer.headers["location"])
