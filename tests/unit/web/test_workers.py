@@ -484,7 +484,7 @@ def test_now_shows_workers_and_what_they_have_open(tmp_path: Path, judged: bool)
     for part in ("Running", "line-1", "● running", "7 records", "reasons of 2 alerts", "1 open sequence", "B-77"):
         assert part in text
     assert "silent" not in text
-    assert 'class="bar open"' in text
+    assert 'class="bar open"' in text.partition('class="legend"')[0]
     assert f'data-status="{page.workers.number}"' in text
 
 
@@ -510,13 +510,24 @@ def test_the_lines_show_what_runs(case: str, tmp_path: Path) -> None:
         assert width > 0.6
 
 
+def test_the_legend_of_the_streams_shows_what_is_drawn(tmp_path: Path) -> None:
+    page = page_with(tmp_path)
+    page.view.put(messages_of(300)[:2])
+    text = page.browser().get("/").text
+    drawn, _, below = text.partition('<p class="legend">')
+    legend = below.partition("</p>")[0]
+    kinds = set(re.findall(r'<rect class="bar (\w+)"', drawn))
+    assert kinds >= {"normal", "anomalous"}
+    assert kinds <= set(re.findall(r'<rect class="bar (\w+)"', legend))
+
+
 def test_very_many_open_sequences_are_one_bar_for_each_stream(tmp_path: Path) -> None:
     page = page_with(tmp_path, judged=False)
     for n in range(64):
         open_ = [opened(f"line-{k}", f"B-{n}", start=T - timedelta(minutes=n)) for k in range(200)]
         page.workers.take(status_of(f"worker-{n}", open_=open_, created_at=now_of(page)))
     text = page.browser().get("/").text
-    assert text.count('class="bar open"') == 200
+    assert text.partition('class="legend"')[0].count('class="bar open"') == 200
     assert "line-7: 64 running sequences" in text
     assert len(text) < 300_000
 
