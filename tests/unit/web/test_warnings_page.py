@@ -121,11 +121,17 @@ def test_a_warning_whose_sequence_no_worker_names_is_neither_running_nor_in_the_
     assert "the normal course" not in text
 
 
-@pytest.mark.parametrize(("p99_ms", "said"), [(9.0, "9 ms"), (499_000.0, "499 s"), (5e5, "over 500 s"), (None, "")])
-def test_a_latency_beyond_what_is_measured_is_said_to_be_one(p99_ms: float | None, said: str, tmp_path: Path) -> None:
-    """Samples of the past, as the demo plays them, have latencies of years."""
+@pytest.mark.parametrize(
+    ("p99_ms", "lag", "said"),
+    [(9.0, 0, "9 ms"), (9.0, None, "9 ms"), (499_000.0, 0, "499 s"), (5e5, 0, "over 500 s"), (5e5, None, ""),
+     (None, 0, "")],
+)  # fmt: skip
+def test_a_latency_beyond_what_is_measured_is_said_to_be_one(
+    p99_ms: float | None, lag: int | None, said: str, tmp_path: Path
+) -> None:
+    """A source without a lag is a file: samples of the past, as the demo plays them, have latencies of years."""
     page = page_of(tmp_path, verdict(1))
-    page.workers.take(status_of(latency_p99_ms=p99_ms, created_at=from_us(page.plant.clock.now_us())))
+    page.workers.take(status_of(latency_p99_ms=p99_ms, lag=lag, created_at=from_us(page.plant.clock.now_us())))
     (shown,) = re.findall(r'data-head="99 of 100 verdicts within">(.*?)</td>', page.browser().get("/").text)
     assert shown.strip() == said
 
