@@ -47,7 +47,7 @@ def large_line(looked: Looked) -> Markup:
     whole = 100 * STRETCH
     parts.append(stretched(_parts(looked, lambda age: whole * age / right, y, (0, whole)), _HEIGHT))
     if looked.limit is not None:
-        parts.append(words("limit", 100, y(looked.limit) - 4, "end"))
+        parts.append(words(gettext("limit"), 100, y(looked.limit) - 4, "end"))
     shares = round_ticks(0.0, 100 * right, 6)
     places = (share / right for share in shares)
     labels = zip(with_unit(labels_of(shares), "%"), places, strict=True)
