@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from streamad.messages import Event, ModelRef
 from tests.browser.test_models import with_two_versions
@@ -119,6 +120,22 @@ def test_on_a_phone_pictures_are_whole_and_no_box_scrolls_sideways(
     visitor.context.close()
 
 
+def test_on_a_phone_no_time_of_an_axis_lies_over_another(browser: Browser, link: str, paths: dict[str, str]) -> None:
+    phone: ViewportSize = {"width": 360, "height": 740}
+    visitor = Visitor(browser, link, viewport=phone, locale="en-US", timezone_id="Europe/Berlin")
+    for name in ("now", "stream"):
+        axes = visitor.go(paths[name]).locator("svg[role]:has(text.time)")
+        expect(axes.first).to_be_visible()
+        for axis in axes.all():
+            times = axis.locator("text.time:visible")
+            boxes = times.evaluate_all("all => all.map((each) => each.getBoundingClientRect().toJSON())")
+            assert boxes, name
+            for row in {box["y"] for box in boxes}:
+                inside = [box for box in boxes if box["y"] == row]
+                assert all(one["right"] + 3 < two["left"] for one, two in pairwise(inside)), (name, inside)
+    visitor.context.close()
+
+
 def test_small_multiples_stand_abreast_where_there_is_room(browser: Browser, link: str, paths: dict[str, str]) -> None:
     visitor = Visitor(browser, link, viewport={"width": 1400, "height": 900})
     page = visitor.go(paths["aligned"])
@@ -127,6 +144,15 @@ def test_small_multiples_stand_abreast_where_there_is_room(browser: Browser, lin
     assert panels.evaluate_all(lefts) == min(3, panels.count())
     page.set_viewport_size({"width": 400, "height": 900})
     assert panels.evaluate_all(lefts) == 1
+    visitor.context.close()
+
+
+def test_of_alerts_the_heights_leave_the_width_to_the_reasons(browser: Browser, link: str) -> None:
+    visitor = Visitor(browser, link, viewport={"width": 1400, "height": 900})
+    page = visitor.go("/alerts")
+    times = page.locator("td[data-head='times the threshold']").first.bounding_box()
+    assert times is not None
+    assert times["width"] < 110
     visitor.context.close()
 
 

@@ -21,6 +21,8 @@ STRETCH = 10
 _LABEL = 6  # pixels between the names of an axis and the plot
 _EDGE = 5.0  # per cent: so near to the right edge a name ends at its place
 _LATE = 82.0  # per cent: from there on it does so on a phone
+_WIDTHS = {True: (56.0, 34.0), False: (45.0, 26.0)}
+"""Per cent of a picture on a phone that a time needs with and without its zone: a date beside lanes, a clock."""
 
 
 def svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Markup:
@@ -121,11 +123,17 @@ def ticks_below(labels: Sequence[tuple[str, float]], y: float) -> list[str]:
 def times_below(times: Sequence[tuple[datetime, float]], y: float, form: Form) -> list[str]:
     """Return the names of an axis of time below ``y``, as pages show times (``rendering.when``), each at its x.
 
-    A clock has the date in a second row where it changes, a date has none. The zone is named once.
+    A clock has the date in a second row where it changes, a date has none. The first one names the zone.
+    A phone leaves out those that would lie over the one before.
     """
     parts, day = [], ""
-    for number, (at, x) in enumerate(times):
-        more = (" more" if number % 2 else "") + _late(x)
+    free = -_WIDTHS[True][0]
+    for at, x in times:
+        width = _WIDTHS[form == "date"][bool(day) or is_counted(at)]
+        to_left = {"start": 0.0, "middle": width / 2, "end": width}["end" if _late(x) else anchor_at(x)]
+        is_free = x - to_left >= free
+        more = ("" if is_free else " more") + _late(x)
+        free = x - to_left + width if is_free else free
         parts.append(upright(x, y, y + 4, f"tickmark{more}"))
         if is_counted(at):
             parts.append(words(elapsed(at), x, y + 18, anchor_at(x), f"tick time{more}"))
