@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,21 @@ def test_all_curves_and_the_map_show_the_part_that_the_address_names(config: Pat
     assert f'href="/s/{ID}?clock=aligned">whole</a>' in part
     assert f'href="/s/{ID}?clock=own&amp;from=20&amp;to=80"' in part
     assert ">whole</a>" not in whole
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(9, "A to B"), (0, "A"), (None, None)])
+def test_the_page_says_by_the_clock_when_the_first_departure_was(
+    seconds: int | None, said: str | None, config: Path
+) -> None:
+    end = T + timedelta(seconds=seconds or 0)
+    found = ChannelSegment(
+        channel="temp", unit="", start=0.5, end=1.0, start_time=T, end_time=end, direction="above", size=1.0, text="t"
+    )
+    text = page_of(config, messages(1, 6, *[found][: None if said else 0])).get(f"/s/{ID}").text
+    line = re.search(r"<p>Departure: (.*)</p>", text)
+    names = {end.isoformat(): "B", T.isoformat(): "A"}
+    times = re.compile(r'<time datetime="([^"]+)"[^>]*>[^<]*</time>')
+    assert (line and times.sub(lambda time: names[time[1]], line[1])) == said
 
 
 def test_a_departure_leads_to_its_time(config: Path) -> None:
