@@ -135,6 +135,8 @@ def _cut(message: _T) -> _T:
                 cut[name] = value[:most]
         elif isinstance(value, list):
             cut[name] = [_cut_part(each) for each in value[: _MOST_PARTS.get(name)]]
+        elif isinstance(value, msgspec.Struct):
+            cut[name] = _cut(value)
     return msgspec.structs.replace(message, **cut) if cut else message
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from streamad.errors import OutputError
 from streamad.judge.gate import is_shown
-from streamad.messages import Attribution, ChannelSegment, Event, Feedback, Message, Window, packed_values
+from streamad.messages import Attribution, ChannelSegment, Event, Feedback, Message, ModelRef, Window, packed_values
 from streamad.messages.accepting import accepted
 from streamad.types import to_us
 from streamad.web.reading import Reading
@@ -368,11 +368,13 @@ def test_long_texts_and_lists_are_cut_and_segments_lie_within_the_sequence() -> 
         channel="c" * 9_999, unit="K", start=1e308, end=-1e308, start_time=T, end_time=T, direction="above", size=1.0,
         text="t" * 9_999,
     )  # fmt: skip
-    kept = accepted(msgspec.structs.replace(attribution, detail="d" * 9_999, segments=[segment] * 10_000))
+    model = ModelRef("m" * 9_999, "v" * 9_999)
+    kept = accepted(msgspec.structs.replace(attribution, detail="d" * 9_999, segments=[segment] * 10_000, model=model))
     assert isinstance(kept, Attribution)
     assert len(kept.segments) == 24
     assert (kept.segments[0].start, kept.segments[0].end) == (0.0, 1.0)
     assert (len(kept.segments[0].channel), len(kept.detail or "")) == (1_000, 4_000)
+    assert (len(kept.model.name), len(kept.model.version)) == (1_000, 1_000)
 
 
 def is_whole(view: View, i: int) -> bool:
