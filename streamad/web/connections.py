@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import time
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
 """How long a connection may take for a request's head, for its body, and be idle."""
+_SAID_EVERY_S = 60.0
 
 
 class Connection(H11Protocol):
@@ -27,3 +32,22 @@ class Connection(H11Protocol):
             self.transport.close()
         else:
             self.loop.call_later(REQUEST_S, self.look, cycle)
+
+
+class Seldom(logging.Filter):
+    """Lets each warning of the server through once a minute: strangers can cause as many as they want."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said_s: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        now_s = self._clock()
+        if record.levelno > logging.WARNING:
+            return True
+        if now_s - self._said_s.get(record.msg, -math.inf) < _SAID_EVERY_S:
+            return False
+        self._said_s[record.msg] = now_s
+        return True

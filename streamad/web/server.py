@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -80,7 +81,7 @@ class Page:
         """Serve until ``stop`` or a cancellation."""
         import uvicorn  # noqa: PLC0415 - an extra
 
-        from streamad.web.connections import Connection  # noqa: PLC0415
+        from streamad.web.connections import Connection, Seldom  # noqa: PLC0415
 
         view, web = self._view, self._web
         workers = Workers(self._plant.clock)
@@ -120,9 +121,12 @@ class Page:
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = nullcontext  # the command handles signals
+        log, seldom = logging.getLogger("uvicorn.error"), Seldom()
+        log.addFilter(seldom)
         try:
             await self._serve(changes)
         finally:
+            log.removeFilter(seldom)
             self._socket.close()
             view.close()
             self._unlock()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 _MOST_FORM = 16_000
 _MOST_FIELDS = 1_000
@@ -21,10 +21,13 @@ async def fields_of(request: Request) -> Mapping[str, str]:
     if headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "The form must be urlencoded, as the page sends it.")
     body = b""
-    async for part in request.stream():  # the header may say less than comes
-        body += part
-        if len(body) > _MOST_FORM:
-            raise HTTPException(413, "The form is too large.")
+    try:
+        async for part in request.stream():  # the header may say less than comes
+            body += part
+            if len(body) > _MOST_FORM:
+                raise HTTPException(413, "The form is too large.")
+    except ClientDisconnect as error:  # else a traceback is logged for each
+        raise HTTPException(400, "The form did not come whole.") from error
     try:
         fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 import uvicorn
 
 from streamad.web import connections
-from streamad.web.connections import Connection
+from streamad.web.connections import Connection, Seldom
 from tests.support.waiting import LIMIT_S
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -46,6 +47,15 @@ async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) 
     cycle.response_complete = True
     connection.look(cycle)
     assert closed
+
+
+def test_what_strangers_cause_is_logged_once_a_minute_and_errors_each_time() -> None:
+    now_s = [0.0]
+    seldom = Seldom(lambda: now_s[0])
+    lines = [logging.LogRecord("a", level, "", 0, "said", (), None) for level in (logging.WARNING, logging.ERROR)]
+    assert [seldom.filter(line) for line in lines * 2] == [True, True, False, True]
+    now_s[0] = 60.0
+    assert seldom.filter(lines[0])
 
 
 async def _fine(scope: Any, receive: Any, send: Any) -> None:

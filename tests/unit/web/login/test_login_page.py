@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from streamad.web.http.forms import fields_of
 from streamad.web.http.login import local_path
 from tests.support.web.logins import PASSWORD, Seconds, door_of, write_users
 from tests.support.web.messages import messages_of
@@ -305,3 +308,13 @@ def test_a_damaged_file_shuts_all_out_and_says_so_without_its_place(tmp_path: Pa
 @pytest.mark.parametrize(("data", "status"), [({"name": "x" * 20_000}, 413), ({str(i): "" for i in range(1_500)}, 413)])
 def test_a_form_beyond_every_bound_is_refused(data: dict[str, str], status: int, tmp_path: Path) -> None:
     assert page_of(tmp_path).stranger().post("/login", data=data, headers=SAME).status_code == status
+
+
+async def test_a_form_that_breaks_off_is_refused_without_a_traceback_in_the_log() -> None:
+    async def left() -> Any:
+        return {"type": "http.disconnect"}
+
+    headers = [(b"content-length", b"5"), (b"content-type", b"application/x-www-form-urlencoded")]
+    with pytest.raises(HTTPException) as error:
+        await fields_of(Request({"type": "http", "headers": headers}, left))
+    assert error.value.status_code == 400
