@@ -27,7 +27,7 @@ from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.early.fitting import LookFitting
 from streamad.learn.parts import registry_of, versions_of
-from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision
+from streamad.learn.registry.manifest import MANIFEST_FILE, UNCOMPARED, Manifest, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.messages import Verdict
 from streamad.notebook.arguments import path, text, truth
@@ -233,8 +233,7 @@ class Model:
         if promotes:
             into.promote(name, version, expected=before)
             now = from_us(SystemClock().now_us())
-            reason = "promoted without comparison"
-            into.record_decision(name, version, PromotionDecision(promoted=True, reason=reason, decided_at=now))
+            into.record_decision(name, version, PromotionDecision(promoted=True, reason=UNCOMPARED, decided_at=now))
         return version
 
     def plant_yaml(self, source: str, *, registry: str | Path = "registry", **sections: Any) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from streamad.errors import ArtifactError
 from streamad.judge.calibration import CalibrationMethod
 from streamad.judge.early.model import LookForm
+from streamad.language import catalogued
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
 from streamad.system.opening import read_regular
@@ -23,6 +24,7 @@ from streamad.types import ChannelSpec, UnixUs
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
+UNCOMPARED = catalogued("promoted without comparison")  # the reason of a decision that no rule made
 _PACKAGES = {
     "streamad": "streamad-monitor",
     "numpy": "numpy",

@@ -10,7 +10,7 @@ import numpy as np
 from streamad.errors import TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count
 from streamad.learn.early.training import EarlyTraining
-from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
+from streamad.learn.registry.manifest import UNCOMPARED, LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training import calibrating
 from streamad.learn.training.calibrating import folds_of, hash_order
@@ -63,7 +63,7 @@ def train_model(
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
         if doubt is None:
             registry.promote(model.name, version, expected=parent)
-        reason, now = doubt or "promoted without comparison", from_us(clock.now_us())
+        reason, now = doubt or UNCOMPARED, from_us(clock.now_us())
         decision = PromotionDecision(promoted=doubt is None, reason=reason, decided_at=now)
         registry.record_decision(model.name, version, decision)
     return version

@@ -15,6 +15,7 @@ from streamad.commands.shared.plants import load_plant
 from streamad.judge.calibration import Calibration
 from streamad.judge.early.model import LookForm
 from streamad.learn.registry.manifest import (
+    UNCOMPARED,
     EarlyExpectation,
     EarlyRecord,
     FoundAtRate,
@@ -100,6 +101,15 @@ def in_service(config: Path) -> str | None:
 
 
 # --- what is shown ---
+
+
+def test_a_version_that_was_put_into_service_uncompared_says_so_in_the_readers_language(config: Path) -> None:
+    registry = registry_at(config)
+    decision = PromotionDecision(promoted=True, reason=UNCOMPARED, decided_at=from_us(START_US))
+    registry.record_decision("default", "0001", decision)
+    german = page_of(config).browser().get("/models", headers={"accept-language": "de"}).text
+    assert "ohne Vergleich in Dienst genommen" in german
+    assert UNCOMPARED in shown(config)
 
 
 def test_it_tells_lineage_decision_and_trainings(config: Path) -> None:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from streamad.errors import StreamadError
 from streamad.language import gettext, moment
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.manifest import UNCOMPARED, Manifest
 from streamad.learn.registry.registry import CurrentError
 from streamad.outputs.stored import some_models
 from streamad.outputs.versions.figures import figure_rows
@@ -170,7 +170,8 @@ def _decision(manifest: Manifest) -> str:
     decision = manifest.decision
     if decision is None:
         return "" if manifest.learning is None else manifest.learning.reason
-    return gettext("declined by a person; %(why)s", why=decision.reason) if decision.declined else decision.reason
+    why = gettext(UNCOMPARED) if decision.reason == UNCOMPARED else decision.reason
+    return gettext("declined by a person; %(why)s", why=why) if decision.declined else why
 
 
 def _compared(manifest: Manifest) -> Comparison | None:
