@@ -27,7 +27,7 @@ def test_the_language_is_the_browsers_unless_the_plant_has_one(tmp_path: Path) -
         german, english = client.get("/", headers=GERMAN).text, client.get("/").text
         assert '<html lang="de">' in german
         assert "<h1>Aktuell</h1>" in german
-        assert "▲ Alarm" in german
+        assert "</svg> Alarm</span>" in german
         assert '<html lang="en">' in english
         assert "<h1>Now</h1>" in english
     assert '<html lang="de">' in client.get("/nowhere", headers=GERMAN).text
