@@ -17,6 +17,7 @@ from streamad.pictures.content import Course, NormalCourse, Panel, Picture, limi
 from streamad.pictures.facts import MARKS, cut, departure
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
 from streamad.web.charts.svg import STRETCH, grid, rect, stretched, svg, ticks_below, with_unit, words
+from streamad.web.rendering import count
 
 _HEIGHT, _TOP, _BOTTOM = 170, 10, 26
 _PLOT = _HEIGHT - _TOP - _BOTTOM
@@ -211,4 +212,5 @@ def overlay(
         stride = max(1, math.ceil(len(at) / _MOST_POINTS))
         layer.append(frame.line(at[::stride], course[::stride], f"overlay line{number}"))
     parts = [stretched(layer, _HEIGHT), *_axes(frame, is_timed=first.is_timed, is_aligned=first.is_aligned)]
-    return svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
+    label = gettext("%(channel)s of %(sequences)s", channel=one.name, sequences=count(len(lines), "sequence"))
+    return svg(parts, _HEIGHT, label, css="panel")

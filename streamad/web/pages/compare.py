@@ -14,7 +14,7 @@ from markupsafe import Markup
 from streamad.judge.verdicts import figure
 from streamad.pictures.content import Course, Courses, NormalCourse, Panel, Picture
 from streamad.web.charts import curves
-from streamad.web.rendering import rendered
+from streamad.web.rendering import digits, rendered
 from streamad.web.site import Site
 from streamad.web.store.view import SeenSequence
 
@@ -193,4 +193,4 @@ def _means(each: Compared, names: Sequence[str]) -> list[str]:
 def mean_text(course: Course) -> str:
     """Return mean and standard deviation of a course; a dash if it has a gap."""
     mean, spread = float(np.mean(course)), float(np.std(course))
-    return f"{mean:.4g} ± {figure(spread)}" if math.isfinite(mean) else "-"
+    return f"{digits(mean, 4)} ± {figure(spread)}" if math.isfinite(mean) else "-"

@@ -127,6 +127,19 @@ def test_golden_sequences_are_a_range_over_which_the_chosen_one_is_drawn(tmp_pat
     assert '<polygon class="golden"' not in alert_as_golden
 
 
+def test_a_golden_sequence_without_a_window_is_said_to_have_none(tmp_path: Path) -> None:
+    given = [*messages_of(1), *normal(4, [0, 1, 2]), *normal(7, [2, 3, 6])[:1]]
+    keys = PageUnderTest(tmp_path, given).browser().get(query(1) + f"&golden={4:032x}&golden={7:032x}").text
+    assert keys.partition("golden:")[2].partition("</li>")[0].count("(no window was kept)") == 1
+
+
+def test_a_german_reader_compares_in_german(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, [*alert(1, "c8"), *alert(2, "c9")], **PLANT).browser()
+    text = client.get(query(1, 2), headers={"accept-language": "de"}).text
+    assert "c9 von 2 Sequenzen" in text
+    assert not re.findall(r"\d\.\d+ ±", text)
+
+
 def test_the_range_of_golden_sequences_is_from_the_lowest_to_the_highest_at_equal_shares() -> None:
     found = golden_course([courses([0, 2], [1, 1]), courses([4, 4, 4], [1, 1, 1])], "a", 3)
     assert found is not None
