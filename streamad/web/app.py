@@ -89,8 +89,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
     if site.access.door is not None:
         login = Login(site.access, site.access.door)
         routes += [
-            Route(LOGIN, login.show),
-            Route(LOGIN, login.enter, methods=["POST"]),
+            Route(LOGIN, login.answer, methods=["GET", "POST"]),
             Route("/logout", login.leave, methods=["POST"]),
         ]
     return Starlette(

@@ -29,14 +29,18 @@ class Login:
     def __init__(self, access: Access, door: Door) -> None:
         self._access, self._door = access, door
 
-    async def show(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """Show the form, or take it."""
+        return await (self._enter if request.method == "POST" else self._show)(request)
+
+    async def _show(self, request: Request) -> Response:
         """Show the form; who has a session already goes on."""
         token, to = request.cookies.get(self._access.cookie_name), local_path(request.query_params.get("next", ""))
         if token is not None and isinstance(self._door.user(token, is_use=True), tuple):
             return RedirectResponse(to, status_code=303)
         return self._page(to, None if _is_safe(request) else Shut(403, _UNENCRYPTED), has_form=_is_safe(request))
 
-    async def enter(self, request: Request) -> Response:
+    async def _enter(self, request: Request) -> Response:
         """Let a person in who knows the password: a new session, and on to what was asked for."""
         origin = self._checked_origin(request)
         form = await fields_of(request)

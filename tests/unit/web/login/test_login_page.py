@@ -68,6 +68,12 @@ def test_the_printed_link_s_token_lets_nobody_in(tmp_path: Path) -> None:
     assert page.stranger(authorization=f"Bearer {'m' * 24}").get("/").status_code == 200, "a program's token does"
 
 
+def test_the_form_says_which_methods_it_answers(tmp_path: Path) -> None:
+    answer = page_of(tmp_path).stranger().request("DELETE", "/login")
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+
+
 def test_without_a_file_of_users_there_is_no_form(tmp_path: Path) -> None:
     page = PageUnderTest(tmp_path)
     assert page.stranger().get("/login").status_code == 403
