@@ -111,7 +111,13 @@ def replay(
         paced: Source = measured if factor is None else PacedSource(measured, factor, plant.clock, plant.settings)
         normal = None if truth is None else partial(_is_normal, truth)
         report = await Monitor(
-            plant, quiet=silent, keeps_verdicts=True, watcher=plots, normal=normal, is_paced=factor is not None
+            plant,
+            quiet=silent,
+            tells_events=not quiet,
+            keeps_verdicts=True,
+            watcher=plots,
+            normal=normal,
+            is_paced=factor is not None,
         ).run(
             paced,
             UnsavedCommitter(sinks),

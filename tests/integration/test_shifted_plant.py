@@ -114,7 +114,14 @@ def test_replay_gives_the_event_as_run_does(trained: CliPlant) -> None:
     assert said[0][0] == "many_alerts"
 
 
-@pytest.mark.parametrize("how", ["", "--quiet", "--json"])
+def test_a_quiet_replay_prints_no_event_and_says_many_alerts_with_its_figures(trained: CliPlant) -> None:
+    done = trained("replay shifted --quiet")
+    assert done.err == ""
+    assert "note: " in done.out
+    assert "alert" in done.out[done.out.index("note: ") :]
+
+
+@pytest.mark.parametrize("how", ["", "--json"])
 def test_replay_prints_an_event_as_a_line_of_text(trained: CliPlant, how: str) -> None:
     said = trained(f"replay shifted {how}").err.splitlines()
     (line,) = [line for line in said if "many_alerts" in line]

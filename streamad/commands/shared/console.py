@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import time
@@ -37,6 +38,7 @@ T = TypeVar("T")
 _WIDEST = 10_000
 _SAME_STOP_S = 2.0
 _STEPS = 200
+_BLANKS = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: "84 %" is one word
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
@@ -82,8 +84,9 @@ class Fields:
 
     def add_words(self, text: str) -> Fields:
         """Add every word of ``text`` as a field; returns itself."""
-        for word in masked(text).split():
-            self.add(word, gap=" ")
+        for word in _BLANKS.split(masked(text)):
+            if word:
+                self.add(word, gap=" ")
         return self
 
     def __str__(self) -> str:

@@ -216,6 +216,7 @@ def _print_alert(judged: JudgedSequence, attribution: Attribution | None) -> Non
 class Monitor:
     """Runs a plant's pipeline once and prints alerts and events on stderr.
 
+    ``quiet``: it prints no alerts; ``tells_events``: but events.
     ``keeps_verdicts``: the report holds all verdicts. ``learns``: the versions that learning puts into service are
     swapped in, and the status of this worker is written; otherwise the models stay as they are. ``supervised``: it is
     one of several workers, and ends with its supervisor. ``watcher`` is told of every judged sequence and attribution.
@@ -229,6 +230,7 @@ class Monitor:
         plant: Plant,
         *,
         quiet: bool = False,
+        tells_events: bool = True,
         keeps_verdicts: bool = False,
         learns: bool = False,
         supervised: bool = False,
@@ -244,7 +246,9 @@ class Monitor:
         self._plant = plant
         self._quiet = quiet
         self._keeps_verdicts = keeps_verdicts
-        self._events = EventLog(plant.settings.name, plant.clock, shown_events(plant, quiet=quiet, is_service=learns))
+        self._events = EventLog(
+            plant.settings.name, plant.clock, shown_events(plant, quiet=not tells_events, is_service=learns)
+        )
         self._learning = self._serving_of(learner) if learns else None
         self._is_of_plant = learns
         self._normal = normal
