@@ -192,24 +192,30 @@ def _png(pixels: np.ndarray) -> str:
 
 
 def overlay(
-    first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]], golden: NormalCourse | None = None
+    first: Picture,
+    one: Panel,
+    lines: Sequence[tuple[int, Course, Course]],
+    golden: NormalCourse | None = None,
+    *,
+    most: int = _MOST_POINTS,
 ) -> Markup:
     """Return one channel of several sequences over the band of ``first``, each from its own start.
 
     ``lines``: the number of the sequence, the seconds since its start [m] and its readings [m]. ``golden``: the range
-    of chosen normal sequences on the times of ``first``.
+    of chosen normal sequences on the times of ``first``. ``most``: points of each line.
     """
     normal = one.normal
     sides = [] if normal is None else [normal.low, normal.high]
     sides += [] if golden is None else [golden.low, golden.high]
     right = max(float(at[-1]) if len(at) else 0.0 for _, at, _ in lines)
     frame = _Frame(0.0, right, limits_of([*(course for _, _, course in lines), *sides]))
-    layer = [] if normal is None else [frame.area(first.at, normal.low, normal.high, "band")]
+    n = max(1, math.ceil(len(first.at) / most))
+    layer = [] if normal is None else [frame.area(first.at[::n], normal.low[::n], normal.high[::n], "band")]
     if golden is not None:
-        layer.append(frame.area(first.at, golden.low, golden.high, "golden"))
-        layer.append(frame.line(first.at, golden.middle, "golden-line"))
+        layer.append(frame.area(first.at[::n], golden.low[::n], golden.high[::n], "golden"))
+        layer.append(frame.line(first.at[::n], golden.middle[::n], "golden-line"))
     for number, at, course in lines:
-        stride = max(1, math.ceil(len(at) / _MOST_POINTS))
+        stride = max(1, math.ceil(len(at) / most))
         layer.append(frame.line(at[::stride], course[::stride], f"overlay line{number}"))
     parts = [stretched(layer, _HEIGHT), *_axes(frame, is_timed=first.is_timed, is_aligned=first.is_aligned)]
     label = gettext("%(channel)s of %(sequences)s", channel=one.name, sequences=count(len(lines), "sequence"))

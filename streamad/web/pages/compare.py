@@ -23,6 +23,8 @@ MOST_GOLDEN: Final = 20
 _MOST_CHANNELS, _MOST_MORE = 24, 15
 _PAGE, _LATEST, _NORMALS = 120, 1_200, 40
 _MOST_NEAREST = 5
+_MOST_POINTS, _MOST_OF_LINE, _FEWEST_OF_LINE = 20_000, 600, 60
+"""Of all lines of a page: more would make it slow to load."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,13 +89,15 @@ def compare(site: Site, ids: Sequence[str], golden_ids: Sequence[str] = (), want
     chosen_ids = [each.one.id for each in found]
     panels = _panels(found)
     names = [panel.name for _, panel in panels]
+    n_lines = min(len(panels), _MOST_CHANNELS) * (len(found) + 5)  # with both sides of the band, and the golden ones
+    most = min(_MOST_OF_LINE, max(_FEWEST_OF_LINE, _MOST_POINTS // max(1, n_lines)))
     return rendered(
         "compare.html",
         found=found,
         nearest=nearest,
         nearest_href="/compare?" + urlencode({"id": chosen_ids, "golden": [one.id for one in nearest]}, doseq=True),
         golden=golden,
-        overlays=[(panel, _overlay(found, courses, of, panel)) for of, panel in panels[:_MOST_CHANNELS]],
+        overlays=[(panel, _overlay(found, courses, of, panel, most)) for of, panel in panels[:_MOST_CHANNELS]],
         n_more=len(panels) - _MOST_CHANNELS,
         names=names,
         means=[_means(each, names) for each in found],
@@ -165,13 +169,13 @@ def _nearest(site: Site, found: Sequence[Compared], others: Sequence[SeenSequenc
     return []
 
 
-def _overlay(found: Sequence[Compared], golden: Sequence[Courses], picture: Picture, panel: Panel) -> Markup:
+def _overlay(found: Sequence[Compared], golden: Sequence[Courses], picture: Picture, panel: Panel, most: int) -> Markup:
     lines = [
         (number, each.picture.at, course)
         for number, each in enumerate(found)
         if each.picture is not None and (course := each.course(panel.name)) is not None
     ]
-    return curves.overlay(picture, panel, lines, golden_course(golden, panel.name, len(picture.at)))
+    return curves.overlay(picture, panel, lines, golden_course(golden, panel.name, len(picture.at)), most=most)
 
 
 def _panels(found: Sequence[Compared]) -> list[tuple[Picture, Panel]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,26 @@ def test_windows_of_other_length_are_compared_at_equal_shares() -> None:
     assert distance(one, courses([0, 1.5, 3], [1, 1, 1])) == pytest.approx(0, abs=1e-6)
     assert distance(one, courses([0, 1.5, 3], [2, 2, 2])) > 0
     assert distance(one, courses([0, 1, 2, 3], [1, 1, 1, 1], names=("a", "c"))) == float("inf")
+
+
+def test_long_windows_make_no_heavy_page(tmp_path: Path) -> None:
+    given: list[Any] = []
+    for i in range(1, 9):
+        judged, *_, window = messages_of(i)[:4]
+        values = np.random.default_rng(i).normal(0, 1, (1, 50_000)).astype(np.float32)
+        given += [judged, msgspec.structs.replace(window, length=50_000, values=packed_values(values))]
+    ids = [f"{i:032x}" for i in range(1, 9)]
+    page = PageUnderTest(tmp_path, given)
+    answer = page.browser().get("/compare?" + "&".join([f"id={one}" for one in ids]))
+    assert answer.text.count('class="overlay line') == 8
+    assert len(gzip.compress(answer.content)) < 130_000
+    judged, *_, window = given[0], given[1]
+    page.view.put(
+        [
+            msgspec.structs.replace(judged, verdict_id="a" * 32, decision="normal"),
+            msgspec.structs.replace(window, verdict_id="a" * 32),
+        ]
+    )
+    answer = page.browser().get(f"/compare?id={ids[0]}&golden={'a' * 32}")
+    assert 'class="golden"' in answer.text
+    assert len(gzip.compress(answer.content)) < 60_000
