@@ -15,8 +15,8 @@ expect.set_options(timeout=LIMIT_MS)
 GERMAN = {"locale": "de-DE", "timezone_id": "America/New_York"}
 
 
-def test_a_german_browser_reads_german_and_its_own_time(judged: Path, browser: Browser) -> None:
-    with served(judged) as link:
+def test_a_german_browser_reads_german_and_its_own_time(judged: Path, browser: Browser, tmp_path: Path) -> None:
+    with served(copied(judged, tmp_path / "plant")) as link:  # a page leaves its view in the folder
         visitor = Visitor(browser, link, **GERMAN)
         expect(visitor.page.locator("html")).to_have_attribute("lang", "de")
         expect(visitor.page.locator("h1")).to_have_text("Aktuell")
