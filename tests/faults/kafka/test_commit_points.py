@@ -264,6 +264,28 @@ async def test_who_is_fenced_amid_a_transaction_leaves_nothing_of_it(kafka: Brok
     await check(plant, {0: steps})
 
 
+async def test_offsets_that_nobody_answers_end_with_the_batch_that_was_refused(kafka: Broker) -> None:
+    plant = await make_plant(kafka.bootstrap)
+    partition, steps = plant.partition(), steps_of(plant.partition(), 2)
+    zombie, owner = plant.committer(), plant.committer()
+    await zombie.restore(partition)
+    await zombie.commit(*steps[0])
+    await owner.restore(partition)
+
+    async def unanswered(*args: Any, **kwargs: Any) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AIOKafkaProducer, "send_offsets_to_transaction", unanswered)
+        with pytest.raises(PartitionLost) as lost:
+            await zombie.commit(*steps[1])
+    assert lost.value.fenced
+    await zombie.close()
+    await owner.close()
+    assert not tasks()
+    await check(plant, {0: steps[:1]})
+
+
 async def test_a_transaction_that_the_broker_gave_up_is_done_again(kafka: Broker) -> None:
     plant = await make_plant(kafka.bootstrap)
     partition, steps = plant.partition(), steps_of(plant.partition(), 3)

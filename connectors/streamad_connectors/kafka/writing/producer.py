@@ -134,7 +134,13 @@ class PartitionProducer:
             await producer.begin_transaction()
             sent = [await self._send(place, batch) for place, batch in batched(messages, producer)]
             # Every batch is awaited, because a transaction commits even if one of them was refused.
-            await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))
+            offsets = asyncio.ensure_future(producer.send_offsets_to_transaction({of: offset}, group))
+            try:
+                await asyncio.gather(*sent, offsets)
+            except BaseException:
+                offsets.cancel()  # a producer whose batch was refused is closed: nobody would answer
+                await asyncio.wait([offsets])
+                raise
             await producer.commit_transaction()
 
     async def _send(self, place: TopicPartition, batch: BatchBuilder) -> asyncio.Future[Any]:
