@@ -24,6 +24,7 @@ from streamad.commands.models.show import show_page
 from streamad.commands.shared.figures.certification import rounded_up
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.judge.gate import is_reserved
+from streamad.language import percent, percents
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.trainer.status import TrainingStatus
@@ -382,7 +383,7 @@ def test_two_versions_side_by_side(trained: Path) -> None:
     assert f"{second} (in service)" in text
     for model in (comparison["champion"], comparison["challenger"]):
         low, high = model["interval"]
-        assert f"{model['n_alerts']}: {model['false_alarm_rate']:.1%}, 95 %: {low:.1%} to {high:.1%}" in text
+        assert f"{model['n_alerts']}: {percent(model['false_alarm_rate'], 1)}, 95 %: {percents(low, high, 1)}" in text
         assert f"{100 * model['by_fault']['wrong_order']:.1f}\u00a0% (" in text
     assert json_of(trained, "compare", "0001") == found  # with the one in service
     assert registry_at(trained).current("default") == second
@@ -409,7 +410,7 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
         assert record["n_held_out"] <= found["n_sequences"]
         for one in (record, *record["others"][:2]):
             assert one["found"]["rate"] == 0.2
-            assert f"{100 * one['found']['share']:.0f}\u00a0%" in text
+            assert f"{100 * one['found']['share']:.0f} %" in text.replace("\u00a0", " ")
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
     assert "beside 0001 (in service)" not in text
     assert "beside 0001 " in text
