@@ -115,8 +115,7 @@ class Scores:
     @property
     def times(self) -> float | None:
         """Return how many times the lowest score that alerts this one is; None if it is no measure of height."""
-        is_measure = 0 < self.alerts_from < math.inf and 0 < self.score < math.inf
-        return self.score / self.alerts_from if is_measure else None
+        return times_of(self.score, self.alerts_from)
 
     @property
     def strokes(self) -> Course:
@@ -210,6 +209,11 @@ class Picture:
             for one in self.panels
         )
         return replace(self, at=self.at[kept], panels=panels, part=(start, end))
+
+
+def times_of(score: float, limit: float) -> float | None:
+    """Return how many times ``limit`` a score is; None if one of them is no measure of height."""
+    return score / limit if 0 < limit < math.inf and 0 < score < math.inf else None
 
 
 def _ends(courses: Sequence[Course]) -> tuple[float, float]:

@@ -20,8 +20,8 @@ from streamad.web.pages.versions.models import overdue_text
 from streamad.web.rendering import count, duration, kind_of
 from streamad.web.site import Site
 from streamad.web.store.alerts import ANY, UNJUDGED, Limit
-from streamad.web.store.questions import NEVER
 from streamad.web.store.view import SeenEvent, SeenSequence
+from streamad.web.store.warned import NEVER
 
 LANES, INBOX = 1_200, 30
 """Most sequences in the lines of Now, and most alerts in its list."""

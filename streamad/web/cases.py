@@ -9,6 +9,7 @@ from typing import cast
 
 from streamad.messages import Attribution, Decision, EndReason, ModelRef, Tail
 from streamad.outputs.cases import Case, Normal, Normals, courses_of_message
+from streamad.pictures.content import times_of
 from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.types import from_us
@@ -41,18 +42,18 @@ class Cases:
     def limits(self) -> list[Limit]:
         """Return from which score on each version of the alerts raised them, where that is known and above 0."""
         needed = self._view.limits_needed()
-        found = ((each, self._limit(*each)) for each in needed)
+        found = ((each, self.limit(*each)) for each in needed)
         return [Limit(*each, score) for each, score in found if score is not None]
 
     def times(self, one: SeenSequence) -> float | None:
         """Return how many times its threshold a score is; None if that is not known, or no measure of height."""
         rate = self._plant.settings.alerts.false_alarm_rate if one.rate is None else one.rate
-        if one.model is None or one.version is None or one.score is None or not 0 < one.score < math.inf:
+        if one.model is None or one.version is None or one.score is None:
             return None
-        limit = self._limit(one.model, one.version, rate)
-        return None if limit is None else one.score / limit
+        limit = self.limit(one.model, one.version, rate)
+        return None if limit is None else times_of(one.score, limit)
 
-    def _limit(self, model: str, version: str, rate: float) -> float | None:
+    def limit(self, model: str, version: str, rate: float) -> float | None:
         """Return the lowest score that alerts, kept once known; None if it is unknown, or not above 0."""
         key = model, version, rate
         if key not in self._limits:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from streamad.language import asking, gettext
 from streamad.types import from_us, to_us
-from streamad.web.store.questions import NEVER
+from streamad.web.store.warned import NEVER
 
 Ends = tuple[float, float]
 _FIRST_US, _LAST_US = (to_us(datetime(year, 6, 1, tzinfo=UTC)) for year in (1000, 9999))

@@ -9,19 +9,18 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final
 
 import msgspec
 
 from streamad.errors import ConfigError, Problem, UsageError
 from streamad.safe_text import visible_name
+from streamad.settings.outputs import Level
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import locked
 from streamad.system.opening import open_regular
 from streamad.system.rights import reason
 
-Role = Literal["viewer", "operator", "engineer"]
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
 KEY: Final = "web.auth.users"
 _MOST_BYTES = 1_000_000
 _LONGEST_NAME = 80
@@ -36,7 +35,7 @@ _MOST_KIB, _MOST_PASSES, _MOST_LANES = 1 << 20, 20, 8
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry: ``password`` is its hash."""
 
-    role: Role
+    role: Level
     password: str
 
 

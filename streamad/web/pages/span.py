@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from streamad.language import catalogued, gettext
+from streamad.language import gettext
 from streamad.web.rendering import duration
 from streamad.web.store.view import SeenEvent, SeenSequence
 
 SKEW_US: Final = 5 * 60_000_000
 """By so much a clock may be ahead of the page's own without a remark."""
 _FAR = 100
-_FOLLOW = catalogued("reasons follow")
 
 
 class Span(NamedTuple):

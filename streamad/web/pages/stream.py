@@ -10,7 +10,6 @@ import numpy as np
 from markupsafe import Markup
 
 from streamad.language import asking, catalogued, gettext
-from streamad.messages import ModelRef
 from streamad.types import ChannelSpec
 from streamad.web.charts.courses import JUDGED_SIGNS, course_of_means, course_of_scores, has_place
 from streamad.web.charts.zoom import Span, Zoom, address, time_field, time_text, zoom_of
@@ -129,10 +128,8 @@ def _limits(site: Site, rows: Sequence[SeenSequence]) -> dict[tuple[str, str], f
     """Return the lowest score that alerts, by name and version of the models that judged."""
     limits = {}
     for model, version in {(one.model, one.version) for one in rows}:
-        if model and version:
-            calibration = site.cases.normals.of_model(ModelRef(model, version), site.rate).calibration
-            if calibration is not None:
-                limits[model, version] = calibration.alert_score(site.rate)
+        if model and version and (limit := site.cases.limit(model, version, site.rate)) is not None:
+            limits[model, version] = limit
     return limits
 
 

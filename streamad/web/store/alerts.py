@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from streamad.web.store.questions import ANYWHERE, BEHIND, NEVER, Place, Questions, SeenSequence
+from streamad.web.store.questions import ANYWHERE, BEHIND, Place, Questions, SeenSequence
 from streamad.web.store.wanted import Wanted
+from streamad.web.store.warned import NEVER
 
 ANY: Final = Wanted()
 UNJUDGED: Final = Wanted(state="new")

@@ -16,9 +16,8 @@ from streamad.errors import StreamadError
 from streamad.judge.verdicts import NAMED_SHARE, NO_REASON, phrase
 from streamad.language import Words, catalogued, gettext
 from streamad.messages import NO_METHOD, Attribution, Direction, Window
-from streamad.web.store.warned import WarningQuestions
+from streamad.web.store.warned import NEVER, WarningQuestions
 
-NEVER = 1 << 62
 _LAST_ID = "~"  # comes after every id
 _DAMAGE = (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, TypeError)
 _T = TypeVar("_T")

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 from streamad.errors import UsageError
 from streamad.language import gettext
 from streamad.types import to_us
+from streamad.web.store.warned import NEVER
 
 MOST_CHARACTERS: Final = 200
-NEVER: Final = 1 << 62
 _UNJUDGED = "(judgement IS NULL OR judgement = 'withdrawn')"
 STATES: Final[Mapping[str, str]] = {
     "new": _UNJUDGED,

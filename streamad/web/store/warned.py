@@ -82,7 +82,7 @@ def columns_of(warning: EarlyWarning) -> dict[str, Any]:
 _VERDICT = """(SELECT s.id FROM sequences s WHERE s.stream = warnings.stream AND s.start_us = warnings.start_us
     AND s.sequence = warnings.sequence AND (s.decision IS NOT NULL OR s.rate IS NOT NULL) ORDER BY s.id LIMIT 1)"""
 _COLUMNS = ", ".join({"verdict": _VERDICT}.get(field.name, field.name) for field in fields(SeenWarning))
-_NEVER = 1 << 62
+NEVER = 1 << 62
 
 
 class WarningQuestions(ABC):
@@ -102,7 +102,7 @@ class WarningQuestions(ABC):
         return next(iter(self._warnings(where, (stream, start_us, sequence))), None)
 
     def warnings(
-        self, limit: int, *, until_us: int = _NEVER, behind: tuple[int, int, str] = (_NEVER, _NEVER, "")
+        self, limit: int, *, until_us: int = NEVER, behind: tuple[int, int, str] = (NEVER, NEVER, "")
     ) -> list[SeenWarning]:
         """Return warnings, the newest first, up to ``until_us``, ``behind`` the values of a place in the list."""
         where = "time_us <= ? AND time_us <= ? AND (time_us < ? OR id > ?) ORDER BY time_us DESC, id LIMIT ?"

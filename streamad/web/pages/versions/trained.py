@@ -74,14 +74,6 @@ def trained(site: Site, manifest: Manifest) -> Trained:
     )
 
 
-def _rate(rate: float) -> str:
-    """Return a rate in per cent with as many digits as it has."""
-    n_digits = 0 if rate >= 1 or rate <= 0 else max(0, -math.floor(math.log10(rate)) - 2)
-    while n_digits < 6 and not math.isclose(round(100 * rate, n_digits), 100 * rate, rel_tol=1e-6):
-        n_digits += 1
-    return percent(rate, n_digits)
-
-
 def _found(references: References, rate: float) -> str:
     found = references.found
     low, high = found.interval
@@ -90,12 +82,12 @@ def _found(references: References, rate: float) -> str:
         "%(rate)s (90 %% interval: %(low)s to %(high)s).",
         share=percent(found.share),
         n=references.n_injected,
-        rate=_rate(found.rate),
+        rate=percent(found.rate, None),
         low=percent(low),
         high=percent(high),
     )
     if rate != found.rate:
-        said += " " + gettext("The rate that is configured now is %(rate)s.", rate=_rate(rate))
+        said += " " + gettext("The rate that is configured now is %(rate)s.", rate=percent(rate, None))
     return said
 
 
@@ -167,7 +159,7 @@ def _threshold(site: Site, manifest: Manifest) -> str:
         return ""
     lowest = calibration.alert_score(site.rate)
     if math.isinf(lowest):
-        return gettext("No score can alert at the configured rate of %(rate)s.", rate=_rate(site.rate))
+        return gettext("No score can alert at the configured rate of %(rate)s.", rate=percent(site.rate, None))
     quantiles = manifest.metrics.score_quantiles
     return gettext(
         "A sequence alerts from a score of %(score)s on. Normal sequences that did not train score %(median)s in the "
@@ -193,7 +185,9 @@ def _certified(manifest: Manifest, rate: float) -> str:
         can = gettext("They estimate false-alarm rates from %(rate)s on and certify none.", rate=said)
     else:
         can = gettext("They certify a false-alarm rate of %(rate)s at best.", rate=said)
-    below = gettext("The configured rate, %(rate)s, is extrapolated.", rate=_rate(rate)) if rate < lowest else ""
+    below = (
+        gettext("The configured rate, %(rate)s, is extrapolated.", rate=percent(rate, None)) if rate < lowest else ""
+    )
     return " ".join(filter(None, (rests, can, below)))
 
 
@@ -208,7 +202,7 @@ def _warned(early: EarlyRecord | None) -> str:
         n=expected.n_faults,
         low=percent(low),
         high=percent(high),
-        rate=_rate(expected.rate),
+        rate=percent(expected.rate, None),
     )
 
 
