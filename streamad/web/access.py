@@ -1,7 +1,7 @@
 """Who may see and do what: hosts, tokens, sessions, a proxy's headers, roles, and the origin of what is posted.
 
-Closed by default: only addresses of this machine, and only browsers that opened the printed link. Where a file of users
-or a proxy says who people are, the link lets nobody in.
+Closed by default: only addresses of this machine, and only browsers that opened the printed link. If a file of users or
+a proxy says who people are, the link lets nobody in.
 """
 
 from __future__ import annotations

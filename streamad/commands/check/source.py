@@ -21,6 +21,7 @@ from streamad.errors import SourceError, StreamadError, some_of
 from streamad.ingest.dead_letters import BAD_VALUE
 from streamad.ingest.table.reading import read_table
 from streamad.ingest.windowing import Unscorable, judged_window
+from streamad.language import percent
 from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
@@ -195,8 +196,8 @@ def _many_outside(check: str, sample: Sample, state: WhileSettings) -> Finding:
     name, runs, counters = state.tag or state.field or "", WordSet(state.in_), sample.counters
     others = [(word, times) for word, times in sample.words[name].most_common() if word not in runs]
     seen = ", ".join(f"{word or 'nothing'} ({times})" for word, times in others)
-    share = 100 * counters.outside / counters.samples
-    message = f"{share:.0f} % of {counters.samples} samples are in no sequence; there {name} holds {seen}"
+    share = percent(counters.outside / counters.samples)
+    message = f"{share} of {counters.samples} samples are in no sequence; there {name} holds {seen}"
     words = [*map(str, state.in_), *(word for word, _ in others if word)]
     listed = ", ".join(word if _PLAIN.fullmatch(word) else json.dumps(word, ensure_ascii=False) for word in words)
     key = "field" if state.tag is None else "tag"

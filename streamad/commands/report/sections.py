@@ -70,7 +70,7 @@ def page(name: str, rate: float, found: Gathered, drawing: Drawing) -> str:
         unscorable=cut(unscorable_text(found.unscorable), _REASON),
         notes=[one_line(note) for note in found.notes],
         rates=rates,
-        configured=_percent(rate),
+        configured=percent(rate, None),
         other_rates=[f"{each:g}" for each in sorted(found.rates) if each != rate][:5],
         alerts=alerts,
         shown={one.id for one in alerts},
@@ -115,16 +115,12 @@ def _rate(found: Gathered, ref: ModelRef, judged: Judged, version: Version | Non
     return _Rate(
         _label(ref),
         judged,
-        f"{_percent(judged.n_alerts / judged.n)} ({_percent(low)} to {_percent(high)})",
+        f"{percent(judged.n_alerts / judged.n, None)} ({percent(low, None)} to {percent(high, None)})",
         f"about {judged.n * rate:.3g} ({by_chance})",
         f"{MARKS['above']} more than chance" if is_odd else verdict,
         is_odd,
         [str(marks.count("confirmed")), str(marks.count("false_alarm"))],
     )
-
-
-def _percent(share: float) -> str:
-    return percent(share, None)
 
 
 def _listed(found: Gathered, alert: Alert) -> list[str]:
@@ -138,14 +134,10 @@ def _listed(found: Gathered, alert: Alert) -> list[str]:
         times_text(found.times.get(alert.alert_id)),
         p_text(alert.p_value) + (" (extrapolated)" if alert.tail == "extrapolated" else ""),
         _label(alert.model),
-        _unbroken(finding(Facts.of(alert), attribution, _NAME)),
+        finding(Facts.of(alert), attribution, _NAME),
         *([_warned_before(found, alert)] if found.has_warnings else []),
         _SAID.get(found.marks.get(alert.alert_id, ""), ""),
     ]
-
-
-def _unbroken(text: str) -> str:
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _warning_of(found: Gathered, alert: Alert) -> EarlyWarning | None:
@@ -193,7 +185,7 @@ def _drawn(found: Gathered, alert: Alert, drawn: list[Curve] | str) -> _Drawn:
             if each.share >= 0.01
         ]
         parts = [", ".join(shares), *(cut(each.text, 3 * _NAME) for each in attribution.segments)]
-        reasons = [_unbroken(part) for part in parts if part]
+        reasons = [part for part in parts if part]
         further = [f"{line[:1].upper()}{line[1:]}" for line in basis(attribution)]
     elif attribution is not None:
         further = [f"Not explained: {cut(attribution.detail or 'no reason is given', _REASON)}"]

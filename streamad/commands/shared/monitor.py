@@ -165,7 +165,7 @@ def _in_service(batchers: Batchers) -> list[ModelRef]:
 class AlertLines:
     """Prints each alert with its reasons if they come within a second, else the reasons on a line of their own.
 
-    Where nobody waits for it (``is_recorded``), an alert waits for its reasons as long as they take.
+    Nobody waits for an alert of recordings (``is_recorded``): it waits for its reasons as long as they take.
     """
 
     def __init__(self, is_recorded: Callable[[], bool] = lambda: False) -> None:

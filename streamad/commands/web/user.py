@@ -25,7 +25,7 @@ _LONGEST_LINE = 10_000
 
 
 class RoleChoice(StrEnum):
-    """What a user may do."""
+    """The roles, as the command line takes them."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"

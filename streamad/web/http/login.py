@@ -85,7 +85,7 @@ class Login:
 def _is_safe(request: Request) -> bool:
     """Return whether a password may be asked for: browsers send sec-fetch-mode only by https or to their machine.
 
-    A proxy that encrypts for an older browser says so. Whoever forges these headers sees only an empty form.
+    For an older browser the proxy that encrypts says so. These headers can be forged, which shows an empty form.
     """
     headers = request.headers
     return (

@@ -45,7 +45,7 @@ def test_many_samples_outside_of_sequences_are_a_warning_with_their_states(
     nothing = "" if state == "tag" else ", nothing (1)"  # a null ends no reading of a tag
     assert found["outcome"] == "warning"
     assert found["message"] == (
-        f"50 % of 20 samples are in no sequence; there state holds IDLE (5), START, slow (4){nothing}"
+        f"50\u00a0% of 20 samples are in no sequence; there state holds IDLE (5), START, slow (4){nothing}"
     )
     line = f'sequences.while: {{{state}: state, in: [run, IDLE, "START, slow"]}}'
     assert found["advice"] == f"if states of these belong to batches, write those, too: {line}"
