@@ -16,7 +16,14 @@ _READ = (
     "            )\n"
 )
 _START = "                await producer.start()  # the fence, before anything is read\n"
-_SENT = "            await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))\n"
+_CANCELLED = "                offsets.cancel()  # a producer whose batch was refused is closed: nobody would answer\n"
+_ENDED = "                await asyncio.wait([offsets])\n"
+_SENT = (
+    "            offsets = asyncio.ensure_future(producer.send_offsets_to_transaction({of: offset}, group))\n"
+    "            try:\n"
+    "                await asyncio.gather(*sent, offsets)\n"
+    "            except BaseException:\n" + _CANCELLED + _ENDED + "                raise\n"
+)
 _COMMIT = "            await producer.commit_transaction()\n"
 _ASKED = (
     "            self.former_ending = await last_ending(producer.client, self._transactional_id)\n"
@@ -98,6 +105,14 @@ KAFKA: tuple[Mutant, ...] = (
         + "            await asyncio.gather(*sent)\n",
         "a transaction commits although the broker refused one of its messages",
         f"{_CRASHES}::test_a_refused_record_leaves_nothing_of_its_transaction",
+    ),
+    mutant(
+        "kafka-offsets-left-waiting",
+        _PRODUCER,
+        _CANCELLED + _ENDED,
+        "",
+        "a refused commit leaves a task that waits for a closed producer for ever",
+        f"{_CRASHES}::test_offsets_that_nobody_answers_end_with_the_batch_that_was_refused",
     ),
     mutant(
         "kafka-group-offset-behind-open-sequences",
