@@ -117,6 +117,8 @@ def test_a_first_line_like_those_below_holds_no_names(text: str) -> None:
     ("text", "header"),
     [
         ("unit,20,state\nR1,1.5,RUN\nR1,2.5,RUN\n", 1),  # 20 may be a name
+        ("A,0,1\n1.00,1.00,1.00\n", None),  # "A" may name a column of numbers
+        ('id,temp,note\no\nlines, "5" µ"\nB-6,0\n', 3),  # a lone row below, and a wider first line
         ("id,state\nB-1,RUN\nB-2,HOLD\n", 1),  # texts alone
         ("Inlet,Outlet\nTI-1,TI-2\n1,2\n3,4\n", 1),  # both lines may hold the names
         ("t,v\n1,2\n2,3\n3,4\n4,5\n5,6\n6,7\nx,y,z\n" + "1,2,3\n" * 20, 8),  # two tables

@@ -121,7 +121,7 @@ class _Table:
         """Return whether ``line`` has the kinds of the rows: a time, or more numbers than texts in their place.
 
         A text that comes again may stand for a number. A text where the rows have times names them, or their unit.
-        ``is_strict``: no other text stands for a number, as above a line that may hold the names.
+        ``is_strict``: no other text stands for a number, as in a line that may hold the names or stand below it.
         """
         n_same = n_other = n_written = 0
         has_time = False
@@ -210,13 +210,15 @@ class _Table:
     def _may_head(self, first: _Line, row: _Line) -> bool:
         """Return whether the first line may be the header, although lines between it and ``row`` are no rows.
 
-        It is as wide as they, or names columns of numbers or times of another table, with some rows of its own.
+        It is as wide as they, or wider where a lone row says little, or names columns of numbers or times of another
+        table, with some rows of its own.
         """
         below = self._lines[1 : 1 + _ROWS_TOGETHER]
         is_table = len(below) == _ROWS_TOGETHER and all(len(line.cells) == len(first.cells) for line in below)
         own = [{line.kinds[column] for line in below} for column in range(len(first.cells))] if is_table else []
         has_rows = any(kind == "text" and kinds in _TYPED_ALONE for kind, kinds in zip(first.kinds, own, strict=False))
-        return _could_name(first) and (has_rows or len(first.cells) == len(row.cells))
+        is_wide = len(first.cells) == len(row.cells) or (row is self._run[-1] and len(first.cells) > len(row.cells))
+        return _could_name(first) and (has_rows or is_wide)
 
     def _nameless(self, row: _Line) -> TableLayout:
         """Return the layout of rows without a line of names above them."""
@@ -225,7 +227,8 @@ class _Table:
             why = f"no line above the rows, which begin in line {row.number} ({shown}), names each of their cells"
             return self._without(why, row, is_sure=False)
         if self._looks_like_rows(row):
-            return self._without(f"its cells look like those below: {shown}", row, is_sure=self._is_row(row))
+            is_sure = self._is_row(row, is_strict=True)
+            return self._without(f"its cells look like those below: {shown}", row, is_sure=is_sure)
         why = f"line {row.number} was taken for the names, although its numbers look like those below"
         return self._found(row, self._next(row), None, why, is_sure=False)
 
