@@ -31,7 +31,14 @@ _VOCABULARY = (
     "streamad.tables",
     "streamad.partition_progress",
 )
-_MACHINE = (*_VOCABULARY, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
+_MACHINE = (
+    *_VOCABULARY,
+    "streamad.ports",
+    "streamad.plugins",
+    "streamad.system",
+    "streamad.telemetry",
+    "streamad.objects",
+)
 _PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
 _JUDGE = (*_PLANT, "streamad.judge")
 _VERSIONS = (*_JUDGE, "streamad.learn.store", "streamad.learn.registry")
@@ -48,6 +55,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.injected_faults": ("streamad.types",),
     "streamad.plugins": (*_VOCABULARY, "streamad.ports"),
     "streamad.system": (*_VOCABULARY, "streamad.ports"),
+    "streamad.objects": ("streamad.errors",),
     "streamad.telemetry": (*_VOCABULARY, "streamad.ports", "streamad.system"),
     "streamad.testing": ("streamad.errors", "streamad.messages", "streamad.types", "streamad.ports", "streamad.system"),
     "streamad.simulation": ("streamad.errors", "streamad.types", "streamad.system"),

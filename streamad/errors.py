@@ -11,6 +11,8 @@ __all__ = [
     "DetectorError",
     "EncodingError",
     "InputError",
+    "ObjectError",
+    "ObjectFailure",
     "OutputError",
     "PartitionLost",
     "PluginError",
@@ -29,7 +31,7 @@ __all__ = [
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from streamad.safe_text import masked
 
@@ -129,6 +131,22 @@ class EncodingError(SourceError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EncodingError, (str(self), self.likely)
+
+
+ObjectFailure: TypeAlias = Literal["absent", "missing", "refused", "changed", "exists", "away", "other"]
+"""Why a request to an object store failed: no such bucket; no such object; no rights; another version is there; a first
+version is there already; no answer, or one that may come later; another reason."""
+
+
+class ObjectError(StreamadError):
+    """Raised when an object store refuses, or lacks, what was asked of it; ``kind`` says why."""
+
+    def __init__(self, kind: ObjectFailure, message: str) -> None:
+        self.kind: ObjectFailure = kind
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectError, (self.kind, str(self))
 
 
 class OutputError(StreamadError):

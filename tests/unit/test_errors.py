@@ -11,6 +11,7 @@ from streamad.errors import (
     ConfigError,
     DecodeError,
     EncodingError,
+    ObjectError,
     OutputError,
     PartitionLost,
     PluginError,
@@ -19,7 +20,7 @@ from streamad.errors import (
     UsageError,
 )
 
-CLASSES = [getattr(errors, name) for name in errors.__all__ if name not in ("Problem", "some_of")]
+CLASSES = [getattr(errors, name) for name in errors.__all__ if name not in ("ObjectFailure", "Problem", "some_of")]
 NARROWER = [cls for cls in CLASSES if cls is not StreamadError]
 
 
@@ -68,5 +69,7 @@ def test_errors_survive_the_way_out_of_another_process() -> None:
     assert (decode.kind, str(decode)) == ("not_json", "unexpected end")
     output = pickle.loads(pickle.dumps(OutputError("disk full")))  # noqa: S301
     assert (type(output), str(output)) == (OutputError, "disk full")
+    missing = pickle.loads(pickle.dumps(ObjectError("missing", "s3://b/a: there is no such object")))  # noqa: S301
+    assert (missing.kind, str(missing)) == ("missing", "s3://b/a: there is no such object")
     encoding = pickle.loads(pickle.dumps(EncodingError("its header is not utf-8-sig", "cp1252")))  # noqa: S301
     assert (str(encoding), encoding.likely) == ("its header is not utf-8-sig", "cp1252")
