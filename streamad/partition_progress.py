@@ -124,18 +124,18 @@ class LooksTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream's share of the progress.
 
-    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those before
-    that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its late
-    samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial``: the beginning of the
-    stream's next sequence may have been missed. ``starts`` (relative times) maps the hash of a sequence id to the event
-    time of its second 0 and the partition clock when it was first seen; ``second_0_us`` is that without an id, before
-    ``done_below`` like the clocks. ``forced`` holds the forced ends since
-    ``done_below``, in order: rereading repeats them at the same offsets. ``closed_late`` is ``closed`` for sequences of
-    late samples only. ``table`` is what was used of a table of batches. ``held`` has the readings, by channel, of
-    records below ``done_below`` that later sequences may begin with; ``forgotten``: nothing else is left of the stream.
-    ``n_judged`` counts committed verdicts before the stream was known to be split over partitions; ``split_told``: the
-    event about that is committed, by this partition. ``standing`` is what stood before ``done_below``. ``looks`` are
-    those at sequences without a committed verdict, by ``looks_key``.
+    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; ``max_time_us``,
+    ``floor_us`` and ``last_record_us`` are its clocks as they were before that offset. ``closed`` maps the hash of a
+    closed sequence id to the partition clock at its end, so that its late samples are recognised; ``closed_through_us``
+    does so for sequences without ids. ``partial``: the beginning of the stream's next sequence may have been missed.
+    ``starts`` (relative times) maps the hash of a sequence id to the event time of its second 0 and the partition clock
+    when it was first seen; ``second_0_us`` is that without an id, before ``done_below`` like the clocks. ``forced``
+    holds the forced ends since ``done_below``, in order: rereading repeats them at the same offsets. ``closed_late`` is
+    ``closed`` for sequences of late samples only. ``table`` is what was used of a table of batches. ``held`` has the
+    readings, by channel, of records below ``done_below`` that later sequences may begin with; ``forgotten``: nothing
+    else is left of the stream. ``n_judged`` counts committed verdicts before the stream was known to be split over
+    partitions; ``split_told``: the event about that is committed, by this partition. ``standing`` is what stood before
+    ``done_below``. ``looks`` are those at sequences without a committed verdict, by ``looks_key``.
     """
 
     done_below: int
@@ -185,17 +185,18 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The state from which a restart continues a partition.
+    """The state from which a restart continues ``partition``, with that of each of its ``streams``.
 
-    ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset with a sample whose
-    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock before LWM, and
-    ``low_watermark_us`` after the record at LWM, for its age (without one the same as ``clock_us``). Streams first seen
-    while ``clock_us`` is at most ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has
-    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``). ``untold`` names
-    sequences that the memory limit ended while records were read again (stream, hash of the id), with the offset from
-    which their samples below N are late and not yet reported. ``jumps``: records whose last sample was held because it
-    lay far ahead, with the offset of the record at which it moved the partition's clock (None: nowhere), and its time.
-    ``bad_values`` is by channel, at N; ``debts`` by alert_id, the oldest first.
+    ``ended``: the recording is finished (files; with LWM < N sequences are held open). ``next_offset`` (N) is the next
+    offset to read; ``low_watermark`` (LWM) the lowest offset with a sample whose sequence has no committed verdict,
+    else N; ``clock_us`` the partition's record clock before LWM, and ``low_watermark_us`` after the record at LWM, for
+    its age (without one the same as ``clock_us``). Streams first seen while ``clock_us`` is at most
+    ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has fixed that limit yet.
+    ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``). ``untold`` names sequences that the memory
+    limit ended while records were read again (stream, hash of the id), with the offset from which their samples below N
+    are late and not yet reported. ``jumps``: records whose last sample was held because it lay far ahead, with the
+    offset of the record at which it moved the partition's clock (None: nowhere), and its time. ``bad_values`` is by
+    channel, at N; ``debts`` by alert_id, the oldest first.
     """
 
     partition: str

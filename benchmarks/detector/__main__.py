@@ -60,7 +60,7 @@ def main() -> int:
     runs.add_argument("--tasks", type=int, help="at most so many tasks of a row (default: all)")
     commands.add_parser("calibration", help="measure the rate of false alarms with few calibration scores: minutes")
     commands.add_parser("faults", help="measure the AUC by the kind of fault on simulated plants: minutes")
-    commands.add_parser("report", help="write the measured tables into the page")
+    commands.add_parser("report", help="write the tables of the page, print the others")
     arguments = parser.parse_args()
     try:
         if arguments.command == "run":
@@ -78,9 +78,11 @@ def main() -> int:
 
 
 def _report() -> None:
-    from benchmarks.detector.report import PAGE, updated  # noqa: PLC0415 - `former` runs with models without its parts
+    # `former` runs with models without the report's parts
+    from benchmarks.detector.report import PAGE, further_tables, updated  # noqa: PLC0415
 
     PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), read_cells()), encoding="utf-8")
+    print(further_tables(read_cells()))
 
 
 if __name__ == "__main__":

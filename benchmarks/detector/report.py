@@ -73,17 +73,24 @@ def updated(page: str, cells: Sequence[Cell]) -> str:
 
 def tables(cells: Sequence[Cell]) -> str:
     """Return the measured part of the page."""
-    of_methods, grid = figures_of(cells), grid_of(cells)
-    parts = [
-        ("Sets on which a baseline finds more", _worse(of_methods)),
-        ("The rule chosen on two families, measured on the third", left_out_table(grid)),
-        ("One choice at a time, the others as in the default", _choices(grid)),
-        (
-            "False alarms at a configured 2 % if few sequences calibrate, 200 draws",
-            calibration.table(calibration.stored()),
-        ),
-        ("By the kind of fault, simulated plants", faults.table(faults.stored())),
-    ]
+    few = "False alarms at a configured 2 % if few sequences calibrate, 200 draws"
+    worse = _worse(figures_of(cells))
+    return _parts([("Sets on which a baseline finds more", worse), (few, calibration.table(calibration.stored()))])
+
+
+def further_tables(cells: Sequence[Cell]) -> str:
+    """Return what is measured but not on the page."""
+    grid = grid_of(cells)
+    return _parts(
+        [
+            ("The rule chosen on two families, measured on the third", left_out_table(grid)),
+            ("One choice at a time, the others as in the default", _choices(grid)),
+            ("By the kind of fault, simulated plants", faults.table(faults.stored())),
+        ]
+    )
+
+
+def _parts(parts: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"### {title}\n\n{part}" for title, part in parts if part)
 
 

@@ -17,6 +17,7 @@ from benchmarks.detector.report import (
     PAGE,
     family_means,
     figures_of,
+    further_tables,
     grid_of,
     left_out,
     left_out_table,
@@ -189,6 +190,7 @@ def test_a_figure_on_a_family_owes_its_choice_to_the_other_families() -> None:
     shown = left_out_table(grid)
     assert "| faults | 50.0 / 10 | 50.0 / 10 | 90.0 / 60 |" in shown
     assert left_out_table(grid_of(cells[:2])) == ""
+    assert shown in further_tables(cells)
 
 
 def test_of_cells_with_one_key_the_last_counts(tmp_path: Path) -> None:
