@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -30,6 +31,7 @@ class StubS3:
         self.gives_etags = True
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
+        self._sorted: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -64,7 +66,10 @@ class StubS3:
         self._server.server_close()
 
     def listing(self, prefix: str, after: str) -> str:
-        keys = [key for key in sorted(self.objects) if key.startswith(prefix) and key > after]
+        if len(self._sorted) != len(self.objects) or not after:
+            self._sorted = sorted(self.objects)
+        begin = bisect_left(self._sorted, prefix) if not after else bisect_right(self._sorted, after)
+        keys = [key for key in self._sorted[begin : begin + PAGE + 1] if key.startswith(prefix)]
         page, is_cut = keys[:PAGE], len(keys) > PAGE
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>2026-05-28T20:26:40.000Z</LastModified>"

@@ -30,7 +30,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
     file's times of change when records were first read (see ``RecordBatch.written``). ``order`` says what sorted the
     records, if any did, ``lines`` which options said where rows of CSV begin. Of followed files, ``numeric`` has a 1
-    for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
+    for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's. ``tag`` is that of a remote
+    file, ``is_complete`` says that it was read to its end.
     """
 
     name: str
@@ -45,6 +46,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     lines: str = ""
     numeric: str = ""
     inode: int = 0
+    tag: str = ""
+    is_complete: bool = False
 
     @property
     def is_unread(self) -> bool:
@@ -76,6 +79,7 @@ class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     mtime_ns: int
     written: tuple[tuple[int, int], ...] = ()
+    tag: str = ""
 
 
 class JoinedCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="joined"):
@@ -195,12 +199,21 @@ class Watch:
     """
 
     def __init__(
-        self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "", lines: str = ""
+        self,
+        path: Path,
+        name: str,
+        offset: int,
+        known: FileCursor | None = None,
+        *,
+        order: str = "",
+        lines: str = "",
+        tag: str = "",
     ) -> None:
         self._path = path
+        self.offset = offset
         if known is None or known.next_offset < offset:
             known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
-        self.cursor = msgspec.structs.replace(known, order=order, lines=lines)
+        self.cursor = msgspec.structs.replace(known, order=order, lines=lines, tag=tag, is_complete=False)
         self._begun_size = 0
 
     def begin(self) -> None:
@@ -242,12 +255,16 @@ def _written(steps: tuple[tuple[int, int], ...], offset: int, mtime_us: int) -> 
 
 
 def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> Generator[RecordBatch, None, None]:
-    """Yield ``batches`` with the cursors of ``watch``."""
+    """Yield ``batches`` with the cursors of ``watch``; that of a remote file says at the end that it was all."""
     with closing(batches):
         watch.begin()
+        after = watch.offset
         for batch in batches:
-            cursor = watch.take(batch)
+            cursor, after = watch.take(batch), batch.next_offset
             yield replace(batch, cursor=encode_cursor(cursor), written=cursor.written)
+        if watch.cursor.tag:
+            complete = msgspec.structs.replace(watch.finish(), is_complete=True)
+            yield RecordBatch(complete.name, (), after, cursor=encode_cursor(complete), written=complete.written)
 
 
 def check_unchanged(

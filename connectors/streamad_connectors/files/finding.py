@@ -6,8 +6,10 @@ import glob
 import os
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -18,28 +20,85 @@ from streamad_connectors.files.deeper import deeper_recordings
 from streamad_connectors.files.formats.known import ENDINGS, FORMATS, Format, format_by_ending, format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord
+from streamad_connectors.files.hive import Fields, fields_of, is_partition
+
+
+class Remote(Protocol):
+    """What lies elsewhere and is copied to its file's path while it is read."""
+
+    @property
+    def size(self) -> int:
+        """Return its bytes."""
+
+    @property
+    def mtime_ns(self) -> int:
+        """Return its time of change."""
+
+    @property
+    def tag(self) -> str:
+        """Return what tells this content from others, "" if nothing does."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep the copy at its path for the block. Raises SourceError."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One file to read: its path, the name of its partition, and its format."""
+    """One file to read: its path, the name of its partition, its format, and the fields that its folders give.
+
+    ``remote``: nothing is at the path but while it is ``held``.
+    """
 
     path: Path
     partition: str
     format: Format
+    fields: Fields = ()
+    remote: Remote | None = None
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return the block within which the file can be read. Raises SourceError as it begins."""
+        return nullcontext() if self.remote is None else self.remote.hold()
+
+    @property
+    def tag(self) -> str:
+        """Return what tells the contents of a remote file from others, "" of a local one."""
+        return "" if self.remote is None else self.remote.tag
+
+    @property
+    def size(self) -> int:
+        """Return its bytes. Raises OSError."""
+        return self.path.stat().st_size if self.remote is None else self.remote.size
+
+    @property
+    def mtime_ns(self) -> int:
+        """Return its time of change. Raises OSError."""
+        return self.path.stat().st_mtime_ns if self.remote is None else self.remote.mtime_ns
 
 
 def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFile]:
     """Return the files of ``rest`` (a file, a folder or a pattern, relative to ``base_dir``), sorted by path.
 
-    A folder gives the files directly in it that are not hidden and have a known format (any if ``format`` is given).
+    A folder gives the files directly in it, or below it in hive folders alone, that are not hidden and have a known
+    format (any if ``format`` is given).
     Raises SourceError if there are none.
     """
     paths = matching_paths(rest, options, base_dir)
     base = _normal(base_dir)
     if not paths:
         raise SourceError(_nothing_found(_normal(base / _expanded(rest)), Path(rest), options))
-    return [FoundFile(item, _partition(item, base), format_of(item, options)) for item in sorted(paths)]
+    return [found_file(item, _partition(item, base), options) for item in sorted(paths)]
+
+
+def found_file(
+    path: Path, partition: str, options: FileOptions, remote: Remote | None = None, folders: str | None = None
+) -> FoundFile:
+    """Return the file at ``path``, whose folders are those of ``folders``, or of its partition's name.
+
+    Raises SourceError if it has no known format.
+    """
+    of, place = format_of(path, options), partition if folders is None else folders
+    fields = () if of.has_ids or "=" not in place else fields_of(place.split("/")[:-1])
+    return FoundFile(path, partition, of, fields, remote)
 
 
 def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path]:
@@ -51,9 +110,7 @@ def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path
         if path.is_file():
             return [path]
         if path.is_dir():
-            return [
-                item for item in _visible_files(path.iterdir()) if options.format != "auto" or format_by_ending(item)
-            ]
+            return [item for item in _visible_files(_in(path)) if options.format != "auto" or format_by_ending(item)]
         if path.exists():
             raise SourceError(f"{path}: is neither a file nor a folder; name a regular file")
         return _matches(path)
@@ -139,6 +196,15 @@ def _expanded(rest: str) -> Path:
 
 def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
+
+
+def _in(folder: Path) -> Iterator[Path]:
+    """Yield what lies in ``folder``, and in its hive folders at any depth."""
+    for item in folder.iterdir():
+        if is_partition(item.name) and item.is_dir():
+            yield from _in(item)
+        else:
+            yield item
 
 
 def _visible_files(paths: Iterable[Path]) -> list[Path]:

@@ -75,6 +75,11 @@ class JoinedFiles:
         self._files = [(file, key, mtime_ns) for key, mtime_ns, file in sorted(keyed, key=lambda item: item[0])]
 
     @property
+    def files(self) -> list[FoundFile]:
+        """Return the files in their order."""
+        return [file for file, _, _ in self._files]
+
+    @property
     def first(self) -> FoundFile:
         """Return the file that comes first."""
         return self._files[0][0]
@@ -102,8 +107,8 @@ class JoinedFiles:
             if old.name in found:
                 _check_finished(found[old.name], old)
         current = known.current
-        if (file := found.get(current.name)) is not None:
-            with _named(file.path):
+        if (file := found.get(current.name)) is not None and not is_same_remote(file, current, self._sorting):
+            with file.held(), _named(file.path):
                 check_unchanged(file.path, current, lambda: self._read(file, current.begin), order=self._sorting)
 
     def _known_parts(self, offset: int, known: JoinedCursor) -> list[Part]:
@@ -144,31 +149,34 @@ class JoinedFiles:
         """Yield the records from ``offset`` on, with cursors. Raises SourceError."""
         history = History(known)
         for part in self.plan(offset, known):
-            path = part.file.path
-            is_read_again = known is not None and part.ordinal < known.ordinal
-            is_current = known is not None and part.ordinal == known.ordinal
-            of_file = known.current if known and is_current else None
-            watch = Watch(
-                path, part.file.partition, part.begin, of_file, order=self._sorting, lines=self._options.lines
+            with part.file.held(), closing(self._of_part(part, known, history)) as batches:
+                yield from batches
+
+    def _of_part(self, part: Part, known: JoinedCursor | None, history: History) -> Generator[RecordBatch, None, None]:
+        file, path = part.file, part.file.path
+        is_read_again = known is not None and part.ordinal < known.ordinal
+        is_current = known is not None and part.ordinal == known.ordinal
+        of_file = known.current if known and is_current else None
+        options = {"order": self._sorting, "lines": self._options.lines, "tag": file.tag}
+        watch = Watch(path, file.partition, part.begin, of_file, **options)
+        if not is_read_again:
+            history.begin(part.ordinal, part.mtime_ns, watch.cursor)
+            yield placed(
+                RecordBatch(self.partition, (), part.begin), part.ordinal, path, cursor=history.cursor(watch.cursor)
             )
-            if not is_read_again:
-                history.begin(part.ordinal, part.mtime_ns, watch.cursor)
-                yield placed(
-                    RecordBatch(self.partition, (), part.begin), part.ordinal, path, cursor=history.cursor(watch.cursor)
-                )
-            after = part.begin
-            with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
-                for batch in batches:
-                    after = batch.next_offset
-                    if is_read_again:
-                        yield placed(batch, part.ordinal, path, written=part.written)
-                        continue
-                    current = watch.take(batch)
-                    yield placed(batch, part.ordinal, path, cursor=history.cursor(current), written=current.written)
-            if not is_read_again:
-                with _named(path):
-                    complete = history.cursor(watch.finish(), is_complete=True)
-                yield placed(RecordBatch(self.partition, (), after), part.ordinal, path, cursor=complete)
+        after = part.begin
+        with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
+            for batch in batches:
+                after = batch.next_offset
+                if is_read_again:
+                    yield placed(batch, part.ordinal, path, written=part.written)
+                    continue
+                current = watch.take(batch)
+                yield placed(batch, part.ordinal, path, cursor=history.cursor(current), written=current.written)
+        if not is_read_again:
+            with _named(path):
+                complete = history.cursor(watch.finish(), is_complete=True)
+            yield placed(RecordBatch(self.partition, (), after), part.ordinal, path, cursor=complete)
 
     def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Generator[RecordBatch, None, None]:
         """Yield the records of a file to its end, with those that it grows by meanwhile unless it is sorted."""
@@ -203,7 +211,7 @@ class History:
         dropped, through, through_ns = ordinal, "", 0
         if before is not None:
             old = before.current
-            self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns, old.written))
+            self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns, old.written, old.tag))
             self._encoded.append(encode_finished(self._finished[-1]))
             dropped, through, through_ns = before.dropped, before.through, before.through_ns
             if len(self._finished) > REMEMBERED_FILES:
@@ -265,11 +273,18 @@ def grew_error(path: Path) -> SourceError:
 
 def _aged(file: FoundFile) -> tuple[FoundFile, int]:
     with _named(file.path):
-        return file, file.path.stat().st_mtime_ns
+        return file, file.mtime_ns
+
+
+def is_same_remote(file: FoundFile, cursor: FileCursor, order: str) -> bool:
+    """Return whether a remote file is the very one that ``cursor`` is of, so that no copy need be compared."""
+    return bool(cursor.tag) and cursor.tag == file.tag and cursor.order == order
 
 
 def _check_finished(file: FoundFile, old: FinishedFile) -> None:
-    with _named(file.path):
+    if old.tag and old.tag == file.tag:
+        return
+    with file.held(), _named(file.path):
         size = file.path.stat().st_size
         is_same = size >= old.size and sample_digest(file.path, old.size) == old.digest
     if is_same and size > old.size:

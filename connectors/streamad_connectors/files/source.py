@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +18,7 @@ from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.tables import TableLayout
-from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
+from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch, SourceEvent
 from streamad_connectors.files.cursors import (
     Cursor,
     FileCursor,
@@ -52,7 +52,8 @@ from streamad_connectors.files.formats.reading import (
 )
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
 from streamad_connectors.files.formats.sorting import sorted_records, sorting_of
-from streamad_connectors.files.joined import JoinedFiles
+from streamad_connectors.files.hive import with_columns
+from streamad_connectors.files.joined import JoinedFiles, is_same_remote
 
 
 class FileSource:
@@ -91,7 +92,7 @@ class FileSource:
     def _is_joined(self) -> bool:
         return self._options.files == "joined"
 
-    async def batches(self) -> AsyncIterator[SourceEvent]:
+    async def batches(self) -> AsyncGenerator[SourceEvent, None]:
         """Yield each partition with its records, once ``seek`` was called for it. Raises SourceError."""
         if self._following is not None:
             async with aclosing(self._following.batches()) as events:
@@ -151,7 +152,7 @@ class FileSource:
             stored = known.get(name)
             if not isinstance(stored, JoinedCursor) or stored.is_log:
                 raise other_kind_error(self._rest, stored)
-        own = joined_name(self._rest, self._context.base_dir)
+        own = self._joined_name()
         for name, cursor in known.items():
             if name != own and isinstance(cursor, JoinedCursor) and cursor.names & found:
                 raise SourceError(
@@ -172,18 +173,24 @@ class FileSource:
 
         Raises UsageError for files of another format, SourceError if there are no files.
         """
-        options = self._options.model_copy(update={"follow": False})
-        between = FileSource(self._rest, options, self._context)
-        between._span = Span(since_us, until_us)
-        between._holds_open = self._options.at_end == "hold"
-        if between._span != EVERYTHING:
+        between = self._with_options(self._options.model_copy(update={"follow": False}))
+        between.cut_to(Span(since_us, until_us))
+        return between
+
+    def cut_to(self, span: Span) -> None:
+        """Read the records in ``span`` alone, up to now. Raises as ``between``."""
+        self._span = span
+        self._holds_open = self._options.at_end == "hold"
+        if span != EVERYTHING:
             for file in self.files():
                 if file.format.name != "records":
                     raise UsageError(
                         f"{file.path}: has no record times to cut by; --since and --until work with Kafka and with "
                         f"recordings of it (*{records.RECORDS_ENDING})"
                     )
-        return between
+
+    def _with_options(self, options: FileOptions) -> FileSource:
+        return FileSource(self._rest, options, self._context)
 
     def share_read(self) -> float | None:
         """Return the share of the files' bytes that was read; 0 of sorted files, None of those that are followed."""
@@ -197,19 +204,27 @@ class FileSource:
 
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label of the selected recordings that have labels."""
-        labelled = [(file.path, read) for file in self.files() if (read := file.format.labels) is not None]
+        labelled = [(file, read) for file in self.files() if (read := file.format.labels) is not None]
+
+        def labels_of() -> Iterator[tuple[Path, Mapping[str, str]]]:
+            for file, read in labelled:
+                with file.held():
+                    yield file.path, read(file.path, self._options)
+
         try:
-            return merge_labels((path, read(path, self._options)) for path, read in labelled)
+            return merge_labels(labels_of())
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
 
     def channel_names(self) -> tuple[str, ...] | None:
         """Return the channel names of recordings that have them, None unless all files give the same."""
+        named: set[tuple[str, ...] | None] = set()
         try:
-            named = {
-                None if file.format.channels is None else file.format.channels(file.path, self._options)
-                for file in self.files()
-            }
+            for file in self.files():
+                if (read := file.format.channels) is None:
+                    return None
+                with file.held():
+                    named.add(read(file.path, self._options))
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
         return named.pop() if len(named) == 1 else None
@@ -220,7 +235,8 @@ class FileSource:
         if file is None or file.format.layout is None:
             return None
         try:
-            return file.format.layout(file.path, self._options)
+            with file.held():
+                return file.format.layout(file.path, self._options)
         except READ_FAILURES as error:
             raise read_error(file.path, error) from error
 
@@ -228,7 +244,7 @@ class FileSource:
         """Return the URL's present files in the order of their paths. Raises SourceError if there are none."""
         if "order" in self._options.model_fields_set and not self._is_joined:
             raise SourceError(f"{self._rest}: option 'order' is for files: joined only; leave it out")
-        found = find_files(self._rest, self._options, self._context.base_dir)
+        found = self._find()
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
         check_ids(found, self._context.sequence_from)
@@ -245,12 +261,18 @@ class FileSource:
                     )
         return found
 
+    def _find(self) -> list[FoundFile]:
+        return find_files(self._rest, self._options, self._context.base_dir)
+
+    def _joined_name(self) -> str:
+        return joined_name(self._rest, self._context.base_dir)
+
     def _partitions(self) -> dict[str, FoundFile | JoinedFiles]:
         files = self.files()
-        self._sizes = {file.partition: _size(file.path) for file in files}
+        self._sizes = {file.partition: _size(file) for file in files}
         if not self._is_joined:
             return {file.partition: file for file in files}
-        name = joined_name(self._rest, self._context.base_dir)
+        name = self._joined_name()
         return {name: JoinedFiles(name, files, self._options, self._records, self._sorting)}
 
     def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
@@ -261,7 +283,7 @@ class FileSource:
     def _sought(self) -> str | None:
         if self._closed:
             return None
-        return next((partition for partition in self._offered if partition in self._seeks), None)
+        return next((partition for partition in self._seeks if partition in self._offered), None)
 
     def _stale(self, partition: str) -> bool:
         return self._closed or partition in self._seeks
@@ -273,9 +295,16 @@ class FileSource:
             assert not isinstance(known, FileCursor)
             return BatchReader(files.batches(offset, known), files.first.path, self._interrupted, self._count)
         assert not isinstance(known, JoinedCursor)
-        watch = Watch(files.path, partition, offset, known, order=self._sorting, lines=self._options.lines)
-        batches = with_cursors(batched(self._records(files, offset), partition), watch)
-        return BatchReader(batches, files.path, self._interrupted, self._count)
+        return BatchReader(self._batches_of(files, offset, known), files.path, self._interrupted, self._count)
+
+    def _batches_of(self, file: FoundFile, offset: int, known: FileCursor | None) -> Generator[RecordBatch, None, None]:
+        """Yield the records of a separate file; none of a remote one that was read to its end and is as it was."""
+        if known and known.is_complete and offset >= known.next_offset and is_same_remote(file, known, self._sorting):
+            return
+        options = {"order": self._sorting, "lines": self._options.lines, "tag": file.tag}
+        watch = Watch(file.path, file.partition, offset, known, **options)
+        with file.held(), closing(with_cursors(batched(self._records(file, offset), file.partition), watch)) as batches:
+            yield from batches
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format.name == "records":
@@ -285,7 +314,7 @@ class FileSource:
             found = sorted_records(file.path, offset, unsorted, self._context.times, self._interrupted)
         else:
             found = file.format.read(file.path, offset, self._options, self._context)
-        return with_ids(found, file.path, self._context.sequence_from)
+        return with_ids(with_columns(found, file.fields), file.path, self._context.sequence_from)
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
         if isinstance(files, JoinedFiles):
@@ -295,17 +324,23 @@ class FileSource:
             return
         if not isinstance(cursor, FileCursor):
             raise other_kind_error(self._rest, cursor)
+        if is_same_remote(files, cursor, self._sorting):
+            return
         try:
-            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin), order=self._sorting)
+            with files.held():
+                check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin), order=self._sorting)
         except READ_FAILURES as error:
             raise read_error(files.path, error) from error
 
     def _is_seen_from_start(self, files: FoundFile | JoinedFiles) -> bool:
         file = files.first if isinstance(files, JoinedFiles) else files
-        return file.format.name != "records" or records.is_seen_from_start(file.path, self._options, self._span)
+        if file.format.name != "records":
+            return True
+        with file.held():
+            return records.is_seen_from_start(file.path, self._options, self._span)
 
 
-def _size(path: Path) -> int:
+def _size(file: FoundFile) -> int:
     with suppress(OSError):  # reading it says why
-        return path.stat().st_size
+        return file.size
     return 0

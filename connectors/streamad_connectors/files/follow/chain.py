@@ -21,6 +21,7 @@ from streamad_connectors.files.follow.places import Piece, Places
 from streamad_connectors.files.formats.known import format_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord, batched, shrunk_error
+from streamad_connectors.files.hive import fields_of, with_columns
 from streamad_connectors.files.joined import History, grew_error, placed
 
 
@@ -285,7 +286,9 @@ class Chain:
     def _batches(self, records: list[ReadRecord]) -> list[RecordBatch]:
         assert self._file is not None
         assert self._piece is not None
-        named = with_ids(iter(records), self._piece.listed.log, self._context.sequence_from)
+        log = self._piece.listed.log
+        rows = with_columns(iter(records), fields_of(self._listing.name(log).split("/")[:-1]))
+        named = with_ids(rows, log, self._context.sequence_from)
         found = list(batched(named, self.name))
         after = self._cutter.next_offset
         if found:

@@ -41,8 +41,15 @@ _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 _on_bytes: ContextVar[Callable[[int], None] | None] = ContextVar("on_bytes", default=None)
 
 
-class _InterruptedRead(Exception):  # noqa: N818 - a signal
+class InterruptedReadError(Exception):
     """Raised inside a reader's thread once nobody waits for what it reads."""
+
+
+def check_stop() -> None:
+    """Raise InterruptedReadError in a reader's thread for which nobody waits any more."""
+    stop = _stop.get()
+    if stop is not None and stop.is_set():
+        raise InterruptedReadError
 
 
 class _Pieces(io.RawIOBase):
@@ -68,9 +75,7 @@ class _Pieces(io.RawIOBase):
         return self._inner.fileno()
 
     def readinto(self, buffer: Any, /) -> int:
-        stop = _stop.get()
-        if stop is not None and stop.is_set():
-            raise _InterruptedRead
+        check_stop()
         n_read = cast("io.BufferedIOBase", self._inner).readinto(buffer)
         if (on_bytes := _on_bytes.get()) is not None and n_read and not self.is_packed:
             on_bytes(n_read)
@@ -160,7 +165,7 @@ class BatchReader:
                 self._ahead.append(batch)
                 records += len(batch.records)
                 size += sum(len(record.value) for record in batch.records)
-        except _InterruptedRead:
+        except InterruptedReadError:
             self._failure = SourceError(f"{self._path}: reading it was interrupted; the next run goes on")
         except (SourceError, *READ_FAILURES) as error:
             self._failure = error
