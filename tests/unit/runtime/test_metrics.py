@@ -173,8 +173,16 @@ async def test_learning_is_counted_by_model_share_and_outcome() -> None:
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 
 
-@pytest.mark.parametrize("path", [*(DEPLOY / "prometheus").glob("*.rules.yml"), *(DEPLOY / "grafana").glob("*.json")])
-async def test_rules_and_dashboards_use_names_that_a_worker_has(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(DEPLOY / "prometheus").glob("*.rules.yml"),
+        *(DEPLOY / "grafana").glob("*.json"),
+        DEPLOY / "helm/streamad/templates/autoscaling.yaml",
+    ],
+    ids=lambda path: path.name,
+)
+async def test_rules_dashboards_and_scaling_use_names_that_a_worker_has(path: Path) -> None:
     def learn(run: Run) -> None:
         run.pipeline.counters.learning["test"] = ServedCounters(learned=LearningCounters())
 

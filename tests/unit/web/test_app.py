@@ -246,7 +246,7 @@ def test_a_stream_whose_first_sequence_runs_is_there(tmp_path: Path) -> None:
     assert [client.get(f"/{place}?name=new-1").status_code for place in ("stream", "running")] == [200, 200]
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/changes", "/health", "/static/streamad.css", f"/s/{ID}.json"])
+@pytest.mark.parametrize("path", [*PAGES, "/changes", "/health", "/livez", "/static/streamad.css", f"/s/{ID}.json"])
 def test_head_is_answered_as_get_is_and_ends(path: str, tmp_path: Path) -> None:
     answer = PageUnderTest(tmp_path, messages()).browser().head(path)
     assert answer.status_code == 200
