@@ -14,6 +14,7 @@ __all__ = [
     "connect_subscription",
     "contained",
     "failure_of",
+    "gives_files",
     "load",
     "make_detector",
     "missing_package",
@@ -59,6 +60,7 @@ Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
 # RFC 8089, section 2: file://localhost/path is a path of this machine.
 _LOCAL = ("file", "local")
+_OF_FILES = ("file", "s3", "gs", "az", "abfs", "https", "http", "delta", "iceberg")
 _THIS_HOST = "//localhost/"
 _REASON_CHARACTERS = 300
 
@@ -127,6 +129,11 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     if scheme.lower() in _LOCAL and rest.lower().startswith(_THIS_HOST):
         return scheme.lower(), rest[len(_THIS_HOST) - 1 :], options
     return scheme.lower(), rest.removeprefix("//"), options
+
+
+def gives_files(url: str) -> bool:
+    """Return whether the source ``url`` reads recordings in files, here or in an object store."""
+    return split_url(url)[0] in _OF_FILES
 
 
 def secret_advice(url: str, where: str) -> str:

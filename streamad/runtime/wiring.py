@@ -11,7 +11,7 @@ from streamad.errors import ClockError, ConfigError, Problem
 from streamad.ingest.record_times import times_for
 from streamad.messages import Role
 from streamad.plant import Plant
-from streamad.plugins import connect_sink, connect_source, split_url
+from streamad.plugins import connect_sink, connect_source, gives_files, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.settings.numerals import check_decimal
@@ -64,7 +64,7 @@ def _check_decode(settings: Settings, url: str, options: Mapping[str, Any]) -> N
 
 def _kind(url: str) -> tuple[str, str]:
     scheme, rest, _ = split_url(url)
-    return scheme, PurePath(rest).suffix.lower() if scheme == "file" else ""
+    return scheme, PurePath(rest).suffix.lower() if gives_files(url) else ""
 
 
 def sinks_for(plant: Plant) -> dict[Role, Sink]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from streamad.plugins import split_url
+from streamad.plugins import gives_files, split_url
 
 DecimalMark = Literal[".", ","]
 ThousandsMark = Literal[",", ".", "'", " "]
@@ -61,8 +61,7 @@ class Numerals:
 
 def option_decimal(url: str, options: Mapping[str, Any]) -> Any:
     """Return the decimal mark that a file source's options name; None if they name none that there is."""
-    scheme, _, in_url = split_url(url)
-    decimal = in_url.get("decimal", options.get("decimal")) if scheme == "file" else None
+    decimal = split_url(url)[2].get("decimal", options.get("decimal")) if gives_files(url) else None
     return decimal if decimal in (".", ",") else None
 
 

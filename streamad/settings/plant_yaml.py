@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamad.errors import ConfigError, Problem, some_of
-from streamad.plugins import nearest_key, split_url
+from streamad.plugins import gives_files, nearest_key, split_url
 from streamad.settings.batch_table import Table, check_decode, contradiction, rules_of
 from streamad.settings.boundaries import BoundaryRules, While
 from streamad.settings.decode import ChannelSettings, DecodeSettings
@@ -452,7 +452,7 @@ def check_source_gives(decode: DecodeSettings, url: str) -> None:
     ids = decode.sequence_from
     needs = {f"sequence_from: {ids}": ids != "message", "time: row": decode.time == "row"}
     setting = next((setting for setting, is_set in needs.items() if is_set), None)
-    if scheme != "file" and setting is not None:
+    if not gives_files(url) and setting is not None:
         raise ValueError(f"{setting} needs recordings in files, not {scheme}: leave it out, or read files")
 
 

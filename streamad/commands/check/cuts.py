@@ -10,7 +10,7 @@ from streamad.commands.shared.console import count
 from streamad.commands.shared.figures.lengths import odd_lengths
 from streamad.commands.shared.figures.losses import DISPLACED, FINER_TIMES, Losses
 from streamad.plant import Plant
-from streamad.plugins import split_url
+from streamad.plugins import gives_files
 
 _FEWEST_TOGETHER = 5
 """Samples of an id in a row; with fewer, several ids go on at once."""
@@ -18,7 +18,7 @@ _FEWEST_TOGETHER = 5
 
 def halves(check: str, url: str, sample: Sample) -> list[Finding]:
     """Warn of sequences that end with a file of ``url`` and come again in another: a batch over midnight."""
-    if split_url(url)[0] != "file":
+    if not gives_files(url):
         return []
     files: dict[tuple[str, str], set[str]] = {}
     for partition, stream, key in sample.places:

@@ -16,7 +16,7 @@ from streamad.commands.init.reading.kept import blocks_of
 from streamad.commands.init.reading.sample import RawSample, read_raw
 from streamad.errors import SourceError
 from streamad.ingest.decode import Decoder
-from streamad.plugins import split_url
+from streamad.plugins import gives_files
 from streamad.settings.plant_yaml import Settings
 from streamad.types import IntArray, Record
 
@@ -42,7 +42,7 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
     between.
     ``raw`` was read with separate files and is decoded with ``settings``.
     """
-    if split_url(url)[0] != "file" or raw.native or len(raw.records) < 2 or layout.has_ids or layout.restarts:
+    if not gives_files(url) or raw.native or len(raw.records) < 2 or layout.has_ids or layout.restarts:
         return None
     courses = [_course(records, raw.decoder(settings)) for records in raw.records.values()]
     known = [course for course in courses if course is not None]

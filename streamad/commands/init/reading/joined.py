@@ -10,7 +10,7 @@ from pathlib import Path
 from streamad.commands.init.reading.file_ends import ends_of
 from streamad.commands.init.reading.kept import KeptBlocks, blocks_of
 from streamad.commands.init.reading.sample import RawSample, read_raw
-from streamad.plugins import split_url
+from streamad.plugins import gives_files, split_url
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FILE_OFFSETS, SampleBlock
 
@@ -42,7 +42,7 @@ def read_joined(url: str, home: Path, raw: RawSample, settings: Settings) -> tup
     It fits if a stream is in several files, and in the order of their names each begins after the one before has ended.
     If the sample ends within the first file, beginnings and ends of the files decide, at most those of 12.
     """
-    if split_url(url)[0] != "file" or raw.native or settings.decode.time != "absolute":
+    if not gives_files(url) or raw.native or settings.decode.time != "absolute":
         return None
     if len(raw.records) < 2 and (raw.is_complete or (home / Path(split_url(url)[1]).expanduser()).is_file()):
         return None

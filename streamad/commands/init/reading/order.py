@@ -9,7 +9,7 @@ from streamad.commands.init.layout import Layout
 from streamad.commands.init.reading.sample import RawSample, read_raw
 from streamad.commands.init.rhythm import Pauses
 from streamad.ingest.record_times import times_for
-from streamad.plugins import split_url
+from streamad.plugins import gives_files
 from streamad.settings.plant_yaml import Settings
 
 _HOUR_US = 3_600_000_000
@@ -40,7 +40,7 @@ def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, sett
     """
     times = times_for(settings)
     is_late = pauses.lateness_us > _MANY * pauses.period_us
-    if split_url(settings.source.url)[0] != "file" or raw.native or layout.is_relative or not is_late or times is None:
+    if not gives_files(settings.source.url) or raw.native or layout.is_relative or not is_late or times is None:
         return None
     layout.notes.append(
         "the sample is out of order in time: its reader sorts each file (source.options.sort), so leave that out for a "

@@ -13,7 +13,7 @@ from streamad.commands.init.reading.content import lines_of, parse, unnest
 from streamad.commands.init.reading.kept import KeptBlocks
 from streamad.commands.shared.console import run_async
 from streamad.errors import DecodeError, EncodingError, SourceError
-from streamad.plugins import ConnectorContext, RecordTimes, connect_source, split_url
+from streamad.plugins import ConnectorContext, RecordTimes, connect_source, gives_files
 from streamad.ports import RangedSource, Source
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -151,7 +151,7 @@ def read_raw(
         sample.layout = layout
         sample.units = {name: unit for name, unit in zip(layout.names, layout.units, strict=False) if unit}
     sample.messages, sample.nested = unnest(sample.messages)
-    sample.in_files = split_url(url)[0] == "file"
+    sample.in_files = gives_files(url)
     sample.has_lists = all(_holds_lists(message) for message in sample.messages[:200])
     return sample
 
@@ -213,7 +213,7 @@ def _read_text(url: str, options: Mapping[str, Any], context: ConnectorContext) 
 
 def _is_open(url: str, options: Mapping[str, Any]) -> bool:
     """Return whether nobody has said which encoding a file has."""
-    return "encoding" not in options and "encoding=" not in url and split_url(url)[0] == "file"
+    return "encoding" not in options and "encoding=" not in url and gives_files(url)
 
 
 def _is_text(layout: TableLayout) -> bool:
