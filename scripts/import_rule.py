@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.errors": ("streamad.safe_text",),
     "streamad.messages": (),
     "streamad.types": ("streamad.messages",),
-    "streamad.tables": (),
+    "streamad.tables": ("streamad.messages", "streamad.types"),
     "streamad.partition_progress": ("streamad.messages", "streamad.types"),
     "streamad.ports": _VOCABULARY,
     "streamad.injected_faults": ("streamad.types",),

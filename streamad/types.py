@@ -9,7 +9,6 @@ from __future__ import annotations
 __all__ = [
     "BAD_REASONS",
     "FILE_OFFSETS",
-    "NO_STREAM",
     "BadValues",
     "BoolArray",
     "Boundary",
@@ -26,7 +25,6 @@ __all__ = [
     "Record",
     "RecordBatch",
     "SampleBlock",
-    "Singles",
     "SourceEvent",
     "SourceNotice",
     "StoredMessage",
@@ -149,9 +147,14 @@ class RecordBatch:
 
     def written_us(self, offset: int) -> int | None:
         """Return when the record at ``offset`` was written at the latest; None if that is not known."""
-        if not self.written:
-            return None
-        return next((time_us for begin, time_us in reversed(self.written) if begin <= offset), self.written[0][1])
+        return written_us_at(self.written, offset)
+
+
+def written_us_at(written: tuple[tuple[int, int], ...], offset: int) -> int | None:
+    """Return the time of ``RecordBatch.written`` that holds for ``offset``, None if there is none."""
+    if not written:
+        return None
+    return next((time_us for begin, time_us in reversed(written) if begin <= offset), written[0][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,27 +312,6 @@ class SampleBlock(msgspec.Struct, gc=False):
             return False
         place = self.place_of(index)
         return bool(self.later_us[place] != self.times_us[place])
-
-
-NO_STREAM: Final = ""
-"""The stream of a record of ``Singles`` that must be decoded by itself: no stream has this name."""
-
-
-class Singles(NamedTuple):
-    """Consecutive records of one sample each, by column; what they hold is what a ``SampleBlock`` of each would.
-
-    ``times_us`` and ``records_us`` are the times of the samples and the records' own (None: the event time is used);
-    ``values`` float32 [n, C]. None of them has a route, a second reading or a value that cannot be used, except for
-    those of ``NO_STREAM``. The ids may be ones that are not allowed; no open sequence has such.
-    """
-
-    offsets: list[int]
-    records_us: list[int | None]
-    streams: list[str]
-    sequences: list[str | None]
-    times_us: list[int]
-    values: FloatArray
-    ends: list[bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,8 @@ from streamad.ingest.table.rows import BatchTable
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.boundaries import BoundaryRules
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import SampleBlock, Singles
+from streamad.tables import Singles
+from streamad.types import SampleBlock
 
 
 class Assembler:

@@ -34,7 +34,8 @@ from streamad.settings.boundaries import WhileSettings
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.numerals import Numerals
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
-from streamad.types import MAX_TIME_US, NO_STREAM, BadValues, IntArray, Record, RecordBatch, SampleBlock, Singles
+from streamad.tables import NO_STREAM, Singles
+from streamad.types import MAX_TIME_US, BadValues, IntArray, Record, RecordBatch, SampleBlock
 
 _HOUR_US = 3_600_000_000
 _PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
@@ -77,6 +78,11 @@ class Decoder:
         nested = () if settings.fields is None else settings.fields.nested_fields
         each = None if settings.fields is None else settings.fields.each
         self._nested = Nested(nested, _parse_nested, settings.max_message_bytes, each) if nested else None
+
+    @property
+    def fields(self) -> FieldReader:
+        """Return the reader of parsed messages."""
+        return self._plain.fields
 
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of ``record``, those of each block ordered by time.
@@ -291,7 +297,8 @@ def block_of(singles: Singles, at: int) -> SampleBlock | None:
     except DecodeError:
         return None
     times_us = np.array([singles.times_us[at]], dtype=np.int64)
-    return SampleBlock(stream, sequence, singles.offsets[at], times_us, row, singles.ends[at])
+    route = None if singles.routes is None else singles.routes[at]
+    return SampleBlock(stream, sequence, singles.offsets[at], times_us, row, singles.ends[at], route=route)
 
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:

@@ -41,7 +41,8 @@ from streamad.types import Record
 class FieldReader:
     """Reads parsed messages by their fields; mapped formats (``decode.fields``) may write numbers as text.
 
-    ``rows`` reads the readings of each sample. ``paths`` are the fields that it reads, the end mark aside.
+    ``rows`` reads the readings of each sample, ``time`` its time. ``paths`` are the fields that it reads, the end mark
+    aside; of those ``id_paths`` give stream, sequence and route. ``end_path`` is that of the end mark.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class FieldReader:
         fields = FieldSettings() if native or settings.fields is None else settings.fields
         self._fields = fields
         self._as_text = not native and settings.fields is not None
-        self._time = TimeFields(settings, fields, times, native=native)
+        self.time = TimeFields(settings, fields, times, native=native)
         self._default_stream = settings.default_stream
         self._max_samples = settings.max_samples_per_message
         self._pattern = None if fields.pattern is None else Pattern(fields.pattern)
@@ -67,12 +68,14 @@ class FieldReader:
         id_fields = (part_name("sequence"),) if "sequence" in parts else fields.id_fields
         self._sequence = [FieldPath(field) for field in id_fields]
         self._end = FieldPath(fields.end) if fields.end and isinstance(fields.end, str) else None
+        self.id_paths = [path for path in (self._stream, *self._sequence, route) if path is not None]
         self._bounds = BoundaryReader(fields, state)
         self._route = route
+        self.end_path = self._end or self._bounds.end
         channel = FieldPath(fields.channel) if fields.channel else parts.get("channel")
         self.rows = RowReader(settings, fields, channels, channel=channel, is_own=not self._as_text, native=native)
         text = None if self._pattern is None else self._pattern.path
-        used = (text, self._stream, *self._time.paths, *self._sequence, channel, self.rows.value, route)
+        used = (text, self._stream, *self.time.paths, *self._sequence, channel, self.rows.value, route)
         known = [*filter(None, used)]
         self.paths = [
             *self.rows.paths,
@@ -93,13 +96,13 @@ class FieldReader:
             return None
         if self._is_chunk(message):
             return self._chunk(message, record)
-        if self._time.step is not None and self._holds_lists(message):
+        if self.time.step is not None and self._holds_lists(message):
             return self._lists(message, None, record)
         bad = BadCells()
         try:
             single = self.single(message, record, bad)
         except DecodeError:
-            if self._as_text and isinstance(times := self._time.raw(message), list):
+            if self._as_text and isinstance(times := self.time.raw(message), list):
                 return self._lists(message, times, record)
             raise
         return None if single is None else self._of_one(single, bad)
@@ -107,7 +110,7 @@ class FieldReader:
     # --- single samples ---------------------------------------------------------------------------------------------
 
     def _list(self, messages: list[Any], record: Record) -> Samples | None:
-        self._time.check_several()
+        self.time.check_several()
         self._check_count(len(messages))
         if not messages:
             fail("wrong_shape", "an empty list")
@@ -181,7 +184,7 @@ class FieldReader:
             fail(
                 "wrong_shape", "the channels hold lists, but there is one time: a list of samples needs a list of times"
             )
-        time_us = self._time.read(message, record, index)
+        time_us = self.time.read(message, record, index)
         boundary = None
         if is_bounded:
             boundary = bounds.of_sample(message, end=end, is_bare=all(map(math.isnan, row)))
@@ -203,7 +206,7 @@ class FieldReader:
         if boundary is None or not self.rows.qualities.is_good(message):
             return None
         row = self.rows.nothing
-        time_us = self._time.read(message, record, index)
+        time_us = self.time.read(message, record, index)
         stream = self.read_stream(self._raw_stream(message, record))
         return Single(stream, None, time_us, row, False, self._read_route(message), boundary)
 
@@ -230,7 +233,7 @@ class FieldReader:
 
     def time_of(self, message: dict[Any, Any], record: Record, index: int) -> int:
         """Return the time of a message of one sample, at ``index`` of a list. Raises DecodeError."""
-        return self._time.read(message, record, index)
+        return self.time.read(message, record, index)
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
@@ -239,19 +242,19 @@ class FieldReader:
             return False
         values = self.rows.container.get(message)
         return isinstance(values, list) or (
-            self._time.step is None
+            self.time.step is None
             and isinstance(self._chunk_times(message), list)
             and not (self._as_text and isinstance(values, dict))
         )
 
     def _chunk_times(self, message: dict[Any, Any]) -> Any:
         times = message.get("times", ABSENT)
-        return self._time.raw(message) if times is ABSENT else times
+        return self.time.raw(message) if times is ABSENT else times
 
     def _chunk(self, message: dict[Any, Any], record: Record) -> Samples:
         assert self.rows.container is not None
         rows, where = self.rows.container.get(message), self.rows.container.name
-        times = self._chunk_times(message) if self._time.step is None else [None] * len(rows)
+        times = self._chunk_times(message) if self.time.step is None else [None] * len(rows)
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):
             fail("wrong_shape", f"{where}: holds a list of objects: write decode.fields.each: {where}")
         if not isinstance(times, list):
@@ -260,14 +263,14 @@ class FieldReader:
             fail("wrong_shape", f"times: is a list, so {where} must be a list of rows")
         if len(times) != len(rows):
             fail("wrong_shape", f"{len(times)} times for {len(rows)} rows of {where}")
-        self._time.check_lists()
+        self.time.check_lists()
         if not rows:
             fail("wrong_shape", "an empty chunk: an end needs the time of at least one sample")
         self._check_count(len(rows))
         columns = self.rows.named_columns(message)
         bad = BadCells()
         matrix = [self.rows.of_list(row, index, columns, message, bad) for index, row in enumerate(rows)]
-        return self._of_rows(message, record, matrix, bad, times if self._time.step is None else None, where="times")
+        return self._of_rows(message, record, matrix, bad, times if self.time.step is None else None, where="times")
 
     # --- a list for each channel, with a list of times or a step ---------------------------------------------------
 
@@ -279,9 +282,9 @@ class FieldReader:
 
     def _lists(self, message: dict[Any, Any], times: list[Any] | None, record: Record) -> Samples:
         """Return the samples of a message whose fields hold one element for each; ``times`` None: there is a step."""
-        self._time.check_lists()
+        self.time.check_lists()
         values = message if self.rows.container is None else self.rows.container.get(message)
-        where = "the values" if times is None else self._time.paths[0].name
+        where = "the values" if times is None else self.time.paths[0].name
         if self.rows.channel is not None or not isinstance(values, dict):
             fail("wrong_shape", f"{where}: is a list, so the channels must be lists in fields of their own")
         found = [path.get(values) for path in self.rows.channels]
@@ -314,7 +317,7 @@ class FieldReader:
     ) -> Samples:
         """Return the samples of a message with a row for each; ``times`` None: there is a step."""
         values = self.rows.array(rows, bad)
-        times_us = self._time.spread(message, record, len(rows)) if times is None else self._time.many(times, where)
+        times_us = self.time.spread(message, record, len(rows)) if times is None else self.time.many(times, where)
         end = self.end_of(message)
         return Samples(
             *self._ids(message, record),
@@ -334,6 +337,10 @@ class FieldReader:
 
     def _ids(self, message: dict[Any, Any], record: Record) -> tuple[str, str | None]:
         return self.read_stream(self._raw_stream(message, record)), self._read_sequence(message)
+
+    def ids_of(self, message: dict[Any, Any], record: Record) -> tuple[str, str | None, str | None]:
+        """Return stream, sequence and route of a message. Raises DecodeError."""
+        return (*self._ids(message, record), self._read_route(message))
 
     def _raw_stream(self, message: dict[Any, Any], record: Record) -> Any:
         return key_text(record) if self._stream is None else self._stream.get(message)

@@ -21,7 +21,8 @@ from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
 from streamad.ingest.forms.wire import PARSE_ERRORS, Wire
 from streamad.settings.decode import ChannelSettings
-from streamad.types import NO_STREAM, IntArray, Record, Singles
+from streamad.tables import NO_STREAM, Singles
+from streamad.types import IntArray, Record
 
 _IDS = ("stream", "sequence")
 _REFUSED_IN_NAMES = re.compile(r'[\\"\x00-\x1f]')

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode_times import TimeReader
@@ -13,7 +14,7 @@ from streamad.ingest.decode_values import ABSENT, FieldPath, check_own_time, fai
 from streamad.ingest.forms.steps import Steps
 from streamad.settings.decode import DecodeSettings, FieldSettings
 from streamad.settings.time_format import join_clock
-from streamad.types import FILE_OFFSETS, MAX_TIME_US, IntArray, Record
+from streamad.types import FILE_OFFSETS, MAX_TIME_US, BoolArray, IntArray, Record
 
 _FRACTIONS_NS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 _S_NS = 1_000_000_000
@@ -57,6 +58,15 @@ class TimeFields:
     def raw(self, message: dict[Any, Any]) -> Any:
         """Return what the field of the time holds; ABSENT if there is none."""
         return ABSENT if self._time is None else self._time.get(message)
+
+    @property
+    def path(self) -> FieldPath | None:
+        """Return the field of the time, None if it is the record's or its row's."""
+        return self._time
+
+    def numbers(self, values: npt.NDArray[Any]) -> tuple[IntArray, BoolArray] | None:
+        """Return the microseconds of numbers, int64 [n]: see ``TimeReader.numbers``."""
+        return self._times.numbers(values)
 
     def read(self, message: dict[Any, Any], record: Record, index: int = 0) -> int:
         """Return the microseconds of a message of one sample, or of that at ``index`` of a list. Raises DecodeError."""

@@ -6,16 +6,17 @@ import math
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from streamad.ingest.decode_elapsed import read_elapsed
 from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, fail, shown
 from streamad.settings.numerals import Numerals
 from streamad.settings.time_format import EPOCHS, NAMES, SERIALS, UNITS_US, Epoch, TimeFormat, TimeUnit
-from streamad.types import MAX_TIME_US, IntArray
+from streamad.types import MAX_TIME_US, BoolArray, IntArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_S = MAX_TIME_US // 1_000_000
@@ -93,17 +94,27 @@ class TimeReader:
 
     def many(self, values: list[datetime | float | int]) -> IntArray:
         """Return int64 [n] of typed times, the same microseconds as ``one``. Raises DecodeError."""
-        if self._dates is not None or self._per_day is not None or self._epoch is not None:
+        found = self.numbers(np.array(values))
+        if found is None or not found[1].all():
             return np.array([self.one(value) for value in values], dtype=np.int64)
-        raw = np.array(values)
-        regular = raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)
-        if not regular or not (raw.min() >= self._earliest and raw.max() <= self._latest):  # false for NaN
-            return np.array([self.one(value) for value in values], dtype=np.int64)
+        return found[0]
+
+    def numbers(self, raw: npt.NDArray[Any]) -> tuple[IntArray, BoolArray] | None:
+        """Return the same microseconds as ``one`` of numbers, int64 [n], and which of them are that.
+
+        None if they must be read one by one.
+        """
+        is_other = self._dates is not None or self._per_day is not None or self._epoch is not None
+        if is_other or not (raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)):
+            return None
+        is_read: BoolArray = (raw >= self._earliest) & (raw <= self._latest)  # false for NaN
+        if not is_read.all():
+            raw = np.where(is_read, raw, 0)
         if raw.dtype.kind == "i":
             exact: IntArray = raw * self._factor if self._factor else (raw + 500) // 1_000
-            return exact
+            return exact, is_read
         rounded: IntArray = np.rint(raw * self._factor).astype(np.int64)
-        return rounded
+        return rounded, is_read
 
     def _from_text(self, text: str) -> int | float | datetime | timedelta:
         stripped = text.strip() if len(text) <= MAX_NUMBER_CHARACTERS else ""

@@ -10,6 +10,7 @@ import msgspec
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.boundaries.reading import n_samples
+from streamad.ingest.columns.reading import ColumnReader
 from streamad.ingest.dead_letters import (
     BAD_VALUE,
     TOO_MANY_STREAMS,
@@ -32,6 +33,7 @@ from streamad.ingest.table.rows import BatchTable
 from streamad.messages import DeadLetter, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import Settings
+from streamad.tables import ColumnBatch, Singles
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch, SampleBlock
 
@@ -65,6 +67,7 @@ class Intake:
         seen_from_start: bool = True,
         progress: Progress | None = None,
         table: BatchTable | None = None,
+        columns: ColumnReader | None = None,
     ) -> None:
         # Above 15 attributes: the root of a partition's way in, which makes its parts (decoder, assembler, watches of
         # times, values and streams); each part holds its own state, the rest says how far was read.
@@ -81,6 +84,8 @@ class Intake:
             rules=settings.boundaries,
         )
         self._table = table
+        self._columns = columns
+        self._rows: ColumnBatch | None = None
         self._skips = settings.sequences.without_id == "skip" and settings.boundaries is None
         self._settings = settings
         self._decoder = decoder
@@ -177,9 +182,11 @@ class Intake:
         Raises SourceError if the times of the first records all lie after those records were written.
         """
         finished: list[Closed] = []
+        self._rows = None
         records, at = batch.records, 0
         while at < len(records):
-            if self._n_alone <= 0 and len(records) - at >= _FEWEST_TOGETHER and self._may_join(batch):
+            is_long = self._n_alone <= 0 and len(records) - at >= _FEWEST_TOGETHER
+            if is_long and self._may_join(records[0].offset, records[-1].offset):
                 behind = self._take_singles(batch, at, now_us, finished)
                 self._pause(behind - at)
                 at = behind
@@ -191,6 +198,21 @@ class Intake:
         if batch.cursor is not None and self.next_offset >= self._resume_at:
             self._cursor = batch.cursor
         return self._counted(finished + self._reach(self.next_offset, now_us))
+
+    def take_columns(self, batch: ColumnBatch, now_us: int) -> list[Closed]:
+        """Take rows by column, as ``take`` would take their records, and so those that are not plain. Raises as it."""
+        singles = None
+        if self._columns is not None and not self.is_recovering and not self._assembler.is_repeating:
+            singles = self._columns.read(batch)
+        if singles is None:
+            records = batch.rows(0, batch.n)
+            return self.take(RecordBatch(batch.partition, records, batch.next_offset, written=batch.written), now_us)
+        self._rows = batch
+        self._counters.by_columns += batch.n
+        finished: list[Closed] = []
+        self._take_known(singles, batch, now_us, finished)
+        self.next_offset = max(self.next_offset, batch.next_offset)
+        return self._counted(finished)
 
     def _reach(self, offset: int, now_us: int) -> list[Closed]:
         """Repeat the forced ends before ``offset``; their late samples were emitted at the first reading."""
@@ -206,9 +228,8 @@ class Intake:
             self._n_alone = self._next_pause
             self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
 
-    def _may_join(self, batch: RecordBatch) -> bool:
-        """Return whether records of ``batch`` that only continue their sequences may be taken together."""
-        first, last = batch.records[0].offset, batch.records[-1].offset
+    def _may_join(self, first: int, last: int) -> bool:
+        """Return whether records of these offsets that only continue their sequences may be taken together."""
         if first < self._resume_at or self._assembler.is_repeating:
             return False
         return self._times.is_settled(last) and not self._settings.sequences.allowed_lateness
@@ -220,21 +241,46 @@ class Intake:
         to ``finished``. The result is that of ``_take`` for each.
         """
         singles = self._decoder.singles(batch, start)
-        if singles is not None and self._table is not None:
-            singles = self._table.placed(singles)
-        n = 0 if singles is None else len(singles.offsets)
-        at = 0
-        while singles is not None and at < n:
-            behind = at if self._bad_values.open else self._assembler.join(singles, at)
-            self._counters.records += behind - at
-            self._counters.samples += behind - at
-            at = behind
-            if at < n:
-                finished += self._take(batch.records[start + at], batch, now_us, block_of(singles, at))
-                at += 1
-        return start + n
+        if singles is None:
+            return start
+        self._take_known(singles, batch, now_us, finished, start)
+        return start + len(singles.offsets)
 
-    def _take(self, record: Record, batch: RecordBatch, now_us: int, block: SampleBlock | None = None) -> list[Closed]:
+    def _take_known(
+        self, singles: Singles, batch: RecordBatch | ColumnBatch, now_us: int, finished: list[Closed], start: int = 0
+    ) -> None:
+        """Take records of which ``singles`` says what they hold; the first has the index ``start`` in ``batch``."""
+        if self._table is not None:
+            singles = self._table.placed(singles)
+        at, n = 0, len(singles.offsets)
+        while at < n:
+            if not self._bad_values.open and self._may_join(singles.offsets[at], batch.next_offset - 1):
+                behind = self._assembler.join(singles, at)
+                self._counters.records += behind - at
+                self._counters.samples += behind - at
+                at = behind
+            if at < n:
+                block = block_of(singles, at)
+                finished += self._take(self._record(batch, start + at, block), batch, now_us, block)
+                at += 1
+
+    @staticmethod
+    def _record(batch: RecordBatch | ColumnBatch, at: int, block: SampleBlock | None) -> Record:
+        """Return the record of ``batch`` at the index ``at``; without its bytes if columns say what it holds."""
+        if isinstance(batch, RecordBatch):
+            return batch.records[at]
+        return batch.rows(at, at + 1)[0] if block is None else Record(batch.offset + at, b"", sequence=batch.sequence)
+
+    def _whole(self, record: Record) -> Record:
+        """Return ``record`` with its bytes."""
+        if self._rows is None or record.value:
+            return record
+        at = record.offset - self._rows.offset
+        return self._rows.rows(at, at + 1)[0]
+
+    def _take(
+        self, record: Record, batch: RecordBatch | ColumnBatch, now_us: int, block: SampleBlock | None = None
+    ) -> list[Closed]:
         """Take one record; ``block`` is what it holds, if that is known."""
         is_new = record.offset >= self._resume_at
         # Before this record, since that is where the ends that no record caused lay at the first reading.
@@ -399,7 +445,7 @@ class Intake:
                 self._set_letters_aside(record, [(part.first_index, DecodeError(BAD_VALUE, error))], now_us)
 
     def _set_letter_aside(self, record: Record, error: DecodeError, now_us: int) -> None:
-        self._put_aside(dead_letter(record, self.partition, error, self._settings.decode, now_us))
+        self._put_aside(dead_letter(self._whole(record), self.partition, error, self._settings.decode, now_us))
 
     def _set_letters_aside(self, record: Record, found: Sequence[tuple[int, DecodeError]], now_us: int) -> None:
         """Make a dead letter for each error about a sample of ``record``, which may be an element of its list."""
@@ -420,11 +466,13 @@ class Intake:
     def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
         """Emit the dead letters of held samples whose time proved wrong, and keep that of ``record`` if its is held."""
         jumps = self._assembler.jumps
-        resolved = jumps.take_resolved()
+        resolved, index = jumps.take_resolved(), jumps.held_index(stream, record.offset)
+        if resolved or index is not None:
+            record = self._whole(record)
         for letter in self._held.take(resolved, record, now_us) if resolved else ():
             if is_new:
                 self._put_aside(letter)
-        if (index := jumps.held_index(stream, record.offset)) is not None:
+        if index is not None:
             self._held.hold(record, index, now_us)
 
     def _set_late_aside(self, offset: int, *, is_new: bool, now_us: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
 from streamad.errors import DecodeError, SourceError, UsageError
+from streamad.ingest.columns.reading import ColumnReader
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.intake import Intake
@@ -20,6 +21,7 @@ from streamad.ranges import EVERYTHING, Span
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either
+from streamad.tables import ColumnarSource, ColumnBatch
 from streamad.telemetry.metrics import Counters
 from streamad.types import (
     FinishedSequence,
@@ -121,6 +123,10 @@ class MeasuredSource:
                 self._share.add(event, self._begins[event.partition])
             yield event
 
+    def column_batches(self, wanted: Collection[str]) -> AsyncIterator[SourceEvent | ColumnBatch]:
+        """Yield the other source's events, with columns if it has any."""
+        return self._source.column_batches(wanted) if isinstance(self._source, ColumnarSource) else self.batches()
+
     def share_read(self) -> float | None:
         """Return a number from 0 to 1, by the source itself or by offsets; 0 while neither is known."""
         if isinstance(self._source, SizedSource):
@@ -167,18 +173,29 @@ async def read_by_partition(
     ``on_progress`` gets the share of the source that was read, None if unknown. ``table``: that of ``sequences.table``.
     """
     decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
+    columns = ColumnReader.of(settings, decoder)
     intakes: dict[str, Intake] = {}
     measured = MeasuredSource(source)
-    async for event in measured.batches():
+    async for event in measured.batches() if columns is None else measured.column_batches(columns.wanted):
         finished = []
         if isinstance(event, PartitionAssigned):
             intakes[event.partition] = Intake(
-                event.partition, settings, decoder, counters, seen_from_start=event.seen_from_start, table=table
+                event.partition,
+                settings,
+                decoder,
+                counters,
+                seen_from_start=event.seen_from_start,
+                table=table,
+                columns=columns,
             )
             await measured.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
             intake = intakes[event.partition]
             finished = intake.take(event, clock.now_us())
+            intake.take_aside()
+        elif isinstance(event, ColumnBatch):
+            intake = intakes[event.partition]
+            finished = intake.take_columns(event, clock.now_us())
             intake.take_aside()
         elif isinstance(event, PartitionEnded):
             intake = intakes.pop(event.partition)

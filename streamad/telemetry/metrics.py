@@ -67,7 +67,7 @@ class Counters:
     values that cannot be used, by channel and reason; only some of them become dead letters.
     ``unscorable`` counts verdicts by reason, ``judged`` by model and decision, ``warned`` warnings by model;
     ``last_alerts`` has the id of each model's last alert, ``last_warnings`` of its last warning. ``learning`` is by
-    model, and empty if the plant does not learn.
+    model, and empty if the plant does not learn. ``by_columns`` counts records that were read by column.
     """
 
     def __init__(self) -> None:
@@ -93,6 +93,7 @@ class Counters:
         self.unexplained = 0
         self.trained_model = 0
         self.held = 0
+        self.by_columns = 0
         self.dead_letters: Counter[str] = Counter()
         self.bad_values: dict[str, Counter[str]] = {}
         self.sequences: Counter[str] = Counter()
@@ -150,7 +151,7 @@ class Counters:
     def as_dict(self) -> dict[str, Any]:
         """Return all as plain numbers, counters by kind or model as nested mappings."""
         plain = {name: dict(of) if isinstance(of, Counter) else of for name, of in sorted(vars(self).items())}
-        for name in ("learning", "judged", "last_alerts", "warned", "last_warnings"):
+        for name in ("learning", "judged", "last_alerts", "warned", "last_warnings", "by_columns"):
             del plain[name]
         plain["verdicts"], plain["warnings"] = dict(self.verdicts), self.warnings
         plain["bad_values"] = {channel: dict(of) for channel, of in self.bad_values.items()}

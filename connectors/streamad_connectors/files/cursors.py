@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
@@ -13,8 +13,9 @@ from typing import IO, TypeAlias
 import msgspec
 
 from streamad.errors import SourceError
+from streamad.tables import ColumnBatch
 from streamad.types import Record, RecordBatch
-from streamad_connectors.files.formats.reading import ReadRecord
+from streamad_connectors.files.formats.reading import Batches, ReadRecord
 
 BLOCK_BYTES = 64 * 1024
 _SPREAD_BLOCKS = 16
@@ -234,6 +235,12 @@ class Watch:
         # What a sorted file has grown by meanwhile is not among its sorted records.
         return self._sized(self._begun_size if self.cursor.order else status.st_size)
 
+    def pass_by(self, batch: ColumnBatch) -> ColumnBatch:
+        """Return ``batch`` with its times of change; the cursor does not tell what its rows were. Raises OSError."""
+        written = _written(self.cursor.written, self.cursor.next_offset, self._path.stat().st_mtime_ns // 1_000)
+        self.cursor = msgspec.structs.replace(self.cursor, next_offset=batch.next_offset, written=written)
+        return replace(batch, written=written)
+
     def finish(self) -> FileCursor:
         """Return the cursor with size and digest of what was there at ``begin``. Raises OSError."""
         return self._sized(self._begun_size)
@@ -254,13 +261,17 @@ def _written(steps: tuple[tuple[int, int], ...], offset: int, mtime_us: int) -> 
     return (*steps, (offset, mtime_us))[-_WRITTEN_STEPS:]
 
 
-def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> Generator[RecordBatch, None, None]:
-    """Yield ``batches`` with the cursors of ``watch``; that of a remote file says at the end that it was all."""
+def with_cursors(batches: Batches, watch: Watch) -> Batches:
+    """Yield ``batches`` with the cursors of ``watch`` (columns: none); a remote file has one more, that it was all."""
     with closing(batches):
         watch.begin()
         after = watch.offset
         for batch in batches:
-            cursor, after = watch.take(batch), batch.next_offset
+            after = batch.next_offset
+            if isinstance(batch, ColumnBatch):
+                yield watch.pass_by(batch)
+                continue
+            cursor = watch.take(batch)
             yield replace(batch, cursor=encode_cursor(cursor), written=cursor.written)
         if watch.cursor.tag:
             complete = msgspec.structs.replace(watch.finish(), is_complete=True)

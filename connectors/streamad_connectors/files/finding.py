@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 
 from streamad.errors import SourceError
 from streamad.system.rights import reason
-from streamad.types import SequenceFrom
+from streamad.tables import ColumnBatch
+from streamad.types import Record, SequenceFrom
 from streamad_connectors.files.deeper import deeper_recordings
 from streamad_connectors.files.formats.known import ENDINGS, FORMATS, Format, format_by_ending, format_of
 from streamad_connectors.files.formats.options import FileOptions
@@ -181,6 +183,18 @@ def with_ids(records: Iterator[ReadRecord], path: Path, sequence_from: SequenceF
         return records
     name = _id_of(path, sequence_from)
     return ((replace(record, sequence=name), after) for record, after in records)
+
+
+def batch_with_id(batch: ColumnBatch, path: Path, sequence_from: SequenceFrom) -> ColumnBatch:
+    """Return ``batch`` with the same id as ``with_ids``."""
+    if sequence_from == "message":
+        return batch
+    name = _id_of(path, sequence_from)
+
+    def rows(first: int, last: int) -> tuple[Record, ...]:
+        return tuple(replace(record, sequence=name) for record in batch.rows(first, last))
+
+    return replace_fields(batch, sequence=name, rows=rows)
 
 
 def _id_of(path: Path, sequence_from: SequenceFrom) -> str:

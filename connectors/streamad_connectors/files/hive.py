@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace as replace_columns
 from typing import TypeAlias
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
+from streamad.tables import Column, ColumnBatch
+from streamad.types import Record
 from streamad_connectors.files.formats.reading import ReadRecord
 
 Fields: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -40,6 +44,25 @@ def with_columns(records: Iterator[ReadRecord], fields: Fields) -> Iterator[Read
     as_packed = b"".join(msgspec.msgpack.encode(part) for pair in fields for part in pair)
     n = len(fields)
     return ((replace(record, value=_with(record.value, as_json, as_packed, n)), after) for record, after in records)
+
+
+def batch_with_columns(batch: ColumnBatch, fields: Fields) -> ColumnBatch:
+    """Return ``batch`` with the same fields as ``with_columns``."""
+    if not fields:
+        return batch
+    columns = dict(batch.columns)
+    for name, value in fields:
+        if name not in batch.names:
+            texts = () if value is None else (value,)
+            columns[name] = Column("text", np.zeros(batch.n, np.int64), np.full(batch.n, value is not None), texts)
+
+    def rows(first: int, last: int) -> tuple[Record, ...]:
+        records = ((record, record.offset) for record in batch.rows(first, last))
+        return tuple(record for record, _ in with_columns(records, fields))
+
+    names = batch.names | {name for name, _ in fields}
+    n_bytes = len(msgspec.msgpack.encode(fields))
+    return replace_columns(batch, names=names, columns=columns, row_bytes=batch.row_bytes + n_bytes, rows=rows)
 
 
 def _with(value: bytes, as_json: bytes, as_packed: bytes, n: int) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace as replace_fields
 
 from streamad.errors import SourceError
-from streamad.types import FILE_OFFSETS, RecordBatch
+from streamad.tables import ColumnBatch
+from streamad.types import FILE_OFFSETS, Record, RecordBatch
 from streamad_connectors.files.cursors import (
     FileCursor,
     FinishedFile,
@@ -31,7 +32,7 @@ from streamad_connectors.files.cursors import (
 )
 from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import READ_FAILURES, ReadRecord, batched, read_error
+from streamad_connectors.files.formats.reading import READ_FAILURES, Batches, ReadRecord, read_error
 
 REMEMBERED_FILES = 1000
 OrderKey: TypeAlias = tuple[int, list[str | int], str]
@@ -55,7 +56,10 @@ class Part:
 
 
 class JoinedFiles:
-    """Reads ``files`` as ``partition``; ``read`` yields the records of one file from a local offset on."""
+    """Reads ``files`` as ``partition``.
+
+    ``read`` yields the records of one file from a local offset on, ``batches_of`` them in batches.
+    """
 
     def __init__(
         self,
@@ -63,11 +67,14 @@ class JoinedFiles:
         files: Sequence[FoundFile],
         options: FileOptions,
         read: Callable[[FoundFile, int], Iterator[ReadRecord]],
+        *,
+        batches_of: Callable[[FoundFile, int, str], Batches],
         sorting: str = "",
     ) -> None:
         self.partition = partition
         self._options = options
         self._read = read
+        self._batches_of = batches_of
         self._sorting = sorting
         keyed = [
             (order_key(file.partition, mtime_ns, options.order), mtime_ns, file) for file, mtime_ns in map(_aged, files)
@@ -145,14 +152,14 @@ class JoinedFiles:
                 raise too_late_error(file.path, known.current.name)
         return [Part(file, ordinal, 0, mtime) for (file, _, mtime), ordinal in zip(new, count(known.ordinal + 1))]
 
-    def batches(self, offset: int, known: JoinedCursor | None) -> Generator[RecordBatch, None, None]:
+    def batches(self, offset: int, known: JoinedCursor | None) -> Batches:
         """Yield the records from ``offset`` on, with cursors. Raises SourceError."""
         history = History(known)
         for part in self.plan(offset, known):
             with part.file.held(), closing(self._of_part(part, known, history)) as batches:
                 yield from batches
 
-    def _of_part(self, part: Part, known: JoinedCursor | None, history: History) -> Generator[RecordBatch, None, None]:
+    def _of_part(self, part: Part, known: JoinedCursor | None, history: History) -> Batches:
         file, path = part.file, part.file.path
         is_read_again = known is not None and part.ordinal < known.ordinal
         is_current = known is not None and part.ordinal == known.ordinal
@@ -168,6 +175,9 @@ class JoinedFiles:
         with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
             for batch in batches:
                 after = batch.next_offset
+                if isinstance(batch, ColumnBatch):
+                    yield _placed_columns(watch.pass_by(batch), part.ordinal, path)
+                    continue
                 if is_read_again:
                     yield placed(batch, part.ordinal, path, written=part.written)
                     continue
@@ -178,13 +188,13 @@ class JoinedFiles:
                 complete = history.cursor(watch.finish(), is_complete=True)
             yield placed(RecordBatch(self.partition, (), after), part.ordinal, path, cursor=complete)
 
-    def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Generator[RecordBatch, None, None]:
+    def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Batches:
         """Yield the records of a file to its end, with those that it grows by meanwhile unless it is sorted."""
         after, is_begun = part.begin, False
         while not is_begun or (watch.has_grown and not self._sorting and not is_read_again):
             is_begun = True
             watch.begin()
-            with closing(batched(self._read(part.file, after), self.partition)) as batches:
+            with closing(self._batches_of(part.file, after, self.partition)) as batches:
                 for batch in batches:
                     after = batch.next_offset
                     yield batch
@@ -306,8 +316,7 @@ def placed(
     begins_at: int | None = None,
 ) -> RecordBatch:
     """Return ``batch``, whose offsets are those of the file ``path``, as one of the partition."""
-    if batch.next_offset >= FILE_OFFSETS:
-        raise SourceError(f"{path}: has offsets of 2^40 and above, too many for one file of several; split it")
+    _check_end(batch.next_offset, path)
     base, records = ordinal * FILE_OFFSETS, batch.records
     if base:
         records = tuple(replace_fields(record, offset=base + record.offset) for record in records)
@@ -319,6 +328,23 @@ def placed(
         cursor=cursor,
         written=tuple((base + offset, time_us) for offset, time_us in written),
     )
+
+
+def _placed_columns(batch: ColumnBatch, ordinal: int, path: Path) -> ColumnBatch:
+    """Return ``batch``, whose offsets are those of the file ``path``, as one of the partition."""
+    _check_end(batch.next_offset, path)
+    base = ordinal * FILE_OFFSETS
+
+    def rows(first: int, last: int) -> tuple[Record, ...]:
+        return tuple(replace_fields(record, offset=base + record.offset) for record in batch.rows(first, last))
+
+    written = tuple((base + offset, time_us) for offset, time_us in batch.written)
+    return replace(batch, offset=base + batch.offset, rows=rows, written=written)
+
+
+def _check_end(next_offset: int, path: Path) -> None:
+    if next_offset >= FILE_OFFSETS:
+        raise SourceError(f"{path}: has offsets of 2^40 and above, too many for one file of several; split it")
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import aclosing, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,8 +18,8 @@ from pydantic import BaseModel
 from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
-from streamad.tables import TableLayout
-from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch, SourceEvent
+from streamad.tables import ColumnBatch, TableLayout
+from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
 from streamad_connectors.files.cursors import (
     Cursor,
     FileCursor,
@@ -32,6 +33,7 @@ from streamad_connectors.files.cursors import (
 )
 from streamad_connectors.files.finding import (
     FoundFile,
+    batch_with_id,
     check_ids,
     check_row_files,
     check_row_options,
@@ -45,6 +47,7 @@ from streamad_connectors.files.formats.known import check_named_format, options_
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import (
     READ_FAILURES,
+    Batches,
     BatchReader,
     ReadRecord,
     batched,
@@ -52,7 +55,7 @@ from streamad_connectors.files.formats.reading import (
 )
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
 from streamad_connectors.files.formats.sorting import sorted_records, sorting_of
-from streamad_connectors.files.hive import with_columns
+from streamad_connectors.files.hive import batch_with_columns, with_columns
 from streamad_connectors.files.joined import JoinedFiles, is_same_remote
 
 
@@ -78,6 +81,7 @@ class FileSource:
             check_row_options(rest, self._options, context.sequence_from)
         self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
         self._span = EVERYTHING
+        self._wanted: Collection[str] | None = None
         self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
         self._offered: dict[str, FoundFile | JoinedFiles] = {}
         self._seeks: dict[str, tuple[int, Cursor | None]] = {}
@@ -92,8 +96,16 @@ class FileSource:
     def _is_joined(self) -> bool:
         return self._options.files == "joined"
 
-    async def batches(self) -> AsyncGenerator[SourceEvent, None]:
+    def batches(self) -> AsyncGenerator[SourceEvent, None]:
         """Yield each partition with its records, once ``seek`` was called for it. Raises SourceError."""
+        return cast("AsyncGenerator[SourceEvent, None]", self._events(None))
+
+    def column_batches(self, wanted: Collection[str]) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+        """Yield the same as ``batches``, the rows of some formats by column. Raises SourceError."""
+        return self._events(wanted)
+
+    async def _events(self, wanted: Collection[str] | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+        self._wanted = wanted
         if self._following is not None:
             async with aclosing(self._following.batches()) as events:
                 async for event in events:
@@ -272,8 +284,8 @@ class FileSource:
         self._sizes = {file.partition: _size(file) for file in files}
         if not self._is_joined:
             return {file.partition: file for file in files}
-        name = self._joined_name()
-        return {name: JoinedFiles(name, files, self._options, self._records, self._sorting)}
+        name, read, batches_of = self._joined_name(), self._records, self._batches
+        return {name: JoinedFiles(name, files, self._options, read, batches_of=batches_of, sorting=self._sorting)}
 
     def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
         self._seeks[partition] = (offset, cursor)
@@ -297,14 +309,25 @@ class FileSource:
         assert not isinstance(known, JoinedCursor)
         return BatchReader(self._batches_of(files, offset, known), files.path, self._interrupted, self._count)
 
-    def _batches_of(self, file: FoundFile, offset: int, known: FileCursor | None) -> Generator[RecordBatch, None, None]:
+    def _batches_of(self, file: FoundFile, offset: int, known: FileCursor | None) -> Batches:
         """Yield the records of a separate file; none of a remote one that was read to its end and is as it was."""
         if known and known.is_complete and offset >= known.next_offset and is_same_remote(file, known, self._sorting):
             return
         options = {"order": self._sorting, "lines": self._options.lines, "tag": file.tag}
         watch = Watch(file.path, file.partition, offset, known, **options)
-        with file.held(), closing(with_cursors(batched(self._records(file, offset), file.partition), watch)) as batches:
+        with file.held(), closing(with_cursors(self._batches(file, offset, file.partition), watch)) as batches:
             yield from batches
+
+    def _batches(self, file: FoundFile, offset: int, partition: str) -> Batches:
+        by_column = file.format.by_column
+        if self._wanted is None or by_column is None or self._options.sort:
+            yield from batched(self._records(file, offset), partition)
+            return
+        id_from = self._context.sequence_from
+        with closing(by_column(file.path, offset, self._options, self._context, self._wanted)) as batches:
+            for batch in batches:
+                found = batch_with_id(batch_with_columns(batch, file.fields), file.path, id_from)
+                yield replace(found, partition=partition)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format.name == "records":

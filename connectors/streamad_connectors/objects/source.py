@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import ClassVar, cast
 from urllib.parse import unquote
@@ -14,7 +14,7 @@ from streamad.errors import ConfigError, ObjectError, Problem, SourceError, Stre
 from streamad.objects.stores import Bucket, open_bucket, split_root
 from streamad.plugins import ConnectorContext
 from streamad.settings.fields import SecretSource
-from streamad.tables import TableLayout
+from streamad.tables import ColumnBatch, TableLayout
 from streamad.types import SourceEvent
 from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.formats.options import FileOptions
@@ -50,11 +50,11 @@ class ObjectSource(FileSource):
         root, key = split_root(f"{self.scheme}://{rest}")
         return open_bucket(root), key
 
-    async def batches(self) -> AsyncGenerator[SourceEvent, None]:
-        """Yield what ``FileSource.batches`` does, and remove all copies at the end."""
+    async def _events(self, wanted: Collection[str] | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+        """Yield what ``FileSource`` does, and remove all copies at the end."""
         try:
             with self._urls():
-                async with aclosing(super().batches()) as events:
+                async with aclosing(super()._events(wanted)) as events:
                     async for event in events:
                         yield event
         finally:

@@ -25,18 +25,18 @@ class BoundaryReader:
         self._begin = None if fields.begin is None else FieldPath(fields.begin.field)
         self._begins = WordSet(() if fields.begin is None else fields.begin.value)
         word = fields.end if isinstance(fields.end, WordSettings) else None
-        self._end = None if word is None else FieldPath(word.field)
+        self.end = None if word is None else FieldPath(word.field)
         self._ends = WordSet(() if word is None else word.value)
         self.is_on = self.state is not None or self._begin is not None or self.has_tags
 
     @property
     def paths(self) -> list[FieldPath]:
         """Return the fields that it reads."""
-        return [path for path in (self.state, self._begin, self._end) if path is not None]
+        return [path for path in (self.state, self._begin, self.end) if path is not None]
 
     def ends(self, message: dict[Any, Any]) -> bool:
         """Return whether the message holds an end word."""
-        return self._end is not None and self._end.get(message) in self._ends
+        return self.end is not None and self.end.get(message) in self._ends
 
     def begins(self, message: dict[Any, Any]) -> bool:
         """Return whether the message holds a begin word."""

@@ -162,6 +162,10 @@ class RowReader:
         """Return rows of readings as float32 [n, C]; infinite ones are missing there and added to ``bad``."""
         return self._value_reader.read(rows, bad)
 
+    def without_sentinels(self, values: FloatArray) -> FloatArray:
+        """Return ``values``, float32 [n, C], changed: numbers that mean missing are NaN."""
+        return self._value_reader.without_sentinels(values)
+
     def named_columns(self, message: dict[Any, Any]) -> list[int]:
         """Return the channels of the places in the rows of a chunk, in order. Raises DecodeError."""
         names = message.get("channels")

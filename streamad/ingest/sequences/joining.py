@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from streamad.ingest.sequences.clocks import NEVER_US
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.sequences.held_readings import Held
@@ -15,7 +17,11 @@ from streamad.ingest.sequences.open_sequence import OpenSequence
 from streamad.ingest.sequences.runs import rises
 from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import FinishedSequence, Position, SampleBlock, Singles
+from streamad.tables import Singles
+from streamad.types import FinishedSequence, IntArray, Position, SampleBlock
+
+_FEWEST_TOGETHER = 4
+"""Fewer records of one stretch are taken one by one: that is quicker."""
 
 
 def joined(stream: StreamState, block: SampleBlock, clock_us: int, *, is_timed: bool) -> int | None:
@@ -65,9 +71,10 @@ def join_singles(
     gap, longest, by_change = settings.gap, settings.max_duration, "change" in settings.end
     most = min(settings.max_samples, NEVER_US if settings.length is None else settings.length - 1)
     ends = singles.ends if "marker" in settings.end else [False] * len(singles.ends)
+    routes, together = singles.routes, singles.together
     nbytes = 0
-    at = start
-    for at in range(start, len(singles.offsets)):
+    at, n = start, len(singles.offsets)
+    while at < n:
         stream = streams.get(singles.streams[at])
         if stream is None or ends[at] or singles.offsets[at] < stream.done_below:
             break
@@ -81,13 +88,25 @@ def join_singles(
             break
         if len(opened.by_key) > 1 and (by_change or time_us > opened.limit_us(sequence)):
             break
+        if routes is not None and not _has_route(sequence, routes[at]):
+            break
         record_us = singles.records_us[at]
         now_us = max(clock_us, time_us if record_us is None else record_us)
         if now_us > deadline_us:
             break
+        before, behind = sequence.nbytes, at + 1
+        if together is not None and together[1][at] - at >= _FEWEST_TOGETHER and stream.readings is None:
+            limit_us = min(sequence.start_us + longest, deadline_us)
+            if len(opened.by_key) > 1:
+                limit_us = min(limit_us, opened.limit_us(sequence))
+            times_us = _leading(together[0][at : min(together[1][at], at + most - sequence.n)], limit_us, gap)
+            behind, time_us = at + len(times_us), times_us.item(-1)
+            now_us = max(clock_us, time_us)
+            sequence.extend(times_us.copy(), singles.values[at:behind].copy(), time_us)  # the others may be gone sooner
+        else:
+            sequence.extend_by_one(time_us, singles.values[at])
         clock_us = now_us
-        before = sequence.nbytes
-        taken = sequence.extend_by_one(time_us, singles.values[at])
+        taken = sequence.nbytes - before
         opened.grew(sequence, before)
         stream.counted_bytes += taken
         nbytes += taken
@@ -95,16 +114,27 @@ def join_singles(
         clocks.max_time_us, clocks.last_record_us = time_us, clock_us
         if stream.readings is not None:
             stream.readings.take_one(time_us, singles.values[at], singles.offsets[at])
-    else:
-        at = len(singles.offsets)
+        at = behind
     return at, clock_us, nbytes
+
+
+def _leading(times_us: IntArray, limit_us: int, gap: int | None) -> IntArray:
+    """Return the first of rising times, at least one: those up to ``limit_us`` before a longer pause than ``gap``."""
+    if times_us.item(-1) > limit_us:
+        times_us = times_us[: np.searchsorted(times_us, limit_us, side="right")]
+    if gap is not None and (is_pause := np.diff(times_us) > gap).any():
+        times_us = times_us[: is_pause.argmax() + 1]
+    return times_us
 
 
 def _is_plain(block: SampleBlock, sequence: OpenSequence) -> bool:
     """Return whether the times of ``block`` rise, have one reading, and its route is that of ``sequence``."""
-    if block.route is not None and (len(sequence.routes) != 1 or sequence.routes[0][1] != block.route):
-        return False
-    return _has_plain_times(block)
+    return _has_route(sequence, block.route) and _has_plain_times(block)
+
+
+def _has_route(sequence: OpenSequence, route: str | None) -> bool:
+    """Return whether samples of ``route`` change nothing in the routes of ``sequence``."""
+    return route is None or (len(sequence.routes) == 1 and sequence.routes[0][1] == route)
 
 
 def _has_plain_times(block: SampleBlock) -> bool:

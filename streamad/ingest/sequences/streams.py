@@ -20,7 +20,8 @@ from streamad.ingest.sequences.sequence_ends import StreamState
 from streamad.ingest.sequences.time_jumps import TimeJumps
 from streamad.partition_progress import ForcedEnd, HeldReading
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import IntArray, SampleBlock, Singles
+from streamad.tables import Singles
+from streamad.types import IntArray, SampleBlock
 
 
 class PartitionStreams:

@@ -14,7 +14,8 @@ from streamad.errors import DecodeError, SourceError
 from streamad.ingest.decode_values import read_id
 from streamad.ingest.sequences.clocks import NEVER_US
 from streamad.ingest.sequences.runs import Run
-from streamad.types import NO_STREAM, SampleBlock, Singles, from_us
+from streamad.tables import NO_STREAM, Singles
+from streamad.types import SampleBlock, from_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,8 @@ class BatchTable:
                 streams[at] = NO_STREAM
             row = self.of(stream).at(time_us)
             sequences.append(None if row is None else row.sequence)
-        return singles._replace(streams=streams, sequences=sequences)
+        routes = None if self._none.gives_routes else singles.routes
+        return singles._replace(streams=streams, sequences=sequences, routes=routes, together=None)
 
 
 def _is_allowed(own: str) -> bool:

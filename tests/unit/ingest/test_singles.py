@@ -23,8 +23,9 @@ from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import BatchTable, Row
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
+from streamad.tables import NO_STREAM
 from streamad.telemetry.metrics import Counters
-from streamad.types import NO_STREAM, Record, RecordBatch
+from streamad.types import Record, RecordBatch
 from tests.support.ingest.assembly_model import all_of
 from tests.support.ingest.buffered import pending_samples
 from tests.support.runtime.pipeline import CHANNELS, START_US, settings_of

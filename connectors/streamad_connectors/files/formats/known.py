@@ -12,11 +12,13 @@ from typing import Final
 
 from streamad.errors import ConfigError, Problem, SourceError
 from streamad.tables import TableLayout
-from streamad_connectors.files.formats import jsonl, npz, parquet_rows, records
+from streamad_connectors.files.formats import jsonl, npz, records
 from streamad_connectors.files.formats.csv_files import rows as csv_rows
 from streamad_connectors.files.formats.csv_files.layout import layout_of
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import Reader
+from streamad_connectors.files.formats.parquet_files.columns import read_parquet_columns
+from streamad_connectors.files.formats.parquet_files.rows import read_parquet
+from streamad_connectors.files.formats.reading import ColumnReader, Reader
 
 _HEAD_BYTES = 64
 _OF_SEQUENCES = ("split", "classes", "period", "pause", "start", "stream")
@@ -29,7 +31,7 @@ class Format:
     ``options`` are those of ``FileOptions`` that this format has and not every one. ``is_packed``: also as ``.gz``.
     ``grows``: it can be followed. ``has_ids``: its sequences have ids of their own. ``labels`` and ``channels`` read
     what a recording of whole sequences says of itself, ``layout`` how a table of text looks to be laid out.
-    ``has_rows``: its offsets are the numbers of its rows.
+    ``has_rows``: its offsets are the numbers of its rows. ``by_column`` reads the same rows by column.
     """
 
     names: tuple[str, ...]
@@ -43,6 +45,7 @@ class Format:
     labels: Callable[[Path, FileOptions], dict[str, str]] | None = None
     channels: Callable[[Path, FileOptions], tuple[str, ...] | None] | None = None
     layout: Callable[[Path, FileOptions], TableLayout] | None = None
+    by_column: ColumnReader | None = None
 
     @property
     def name(self) -> str:
@@ -81,9 +84,10 @@ FORMATS: Final = (
     Format(
         ("parquet",),
         (".parquet", ".pq"),
-        parquet_rows.read_parquet,
+        read_parquet,
         ("sort", "max_decompressed_bytes"),
         has_rows=True,
+        by_column=read_parquet_columns,
     ),
     Format(
         ("npz",),

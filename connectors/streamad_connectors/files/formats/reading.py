@@ -9,7 +9,7 @@ import threading
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -18,6 +18,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.system.rights import reason
 from streamad.system.tasks import look_at
+from streamad.tables import ColumnBatch
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.whole_lines import end_of_hole
@@ -35,6 +36,13 @@ ReadRecord: TypeAlias = tuple[Record, int]
 
 Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterator[ReadRecord]]
 """Yields the records of a file from an offset on; offsets do not depend on where reading began."""
+
+ColumnReader: TypeAlias = Callable[
+    [Path, int, FileOptions, ConnectorContext, Collection[str]], Generator[ColumnBatch, None, None]
+]
+"""Yields the columns of these names of the rows that a ``Reader`` yields."""
+
+Batches: TypeAlias = Generator[RecordBatch | ColumnBatch, None, None]
 
 
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
@@ -114,7 +122,7 @@ class BatchReader:
 
     def __init__(
         self,
-        batches: Generator[RecordBatch, None, None],
+        batches: Batches,
         path: Path,
         interrupted: threading.Event | None = None,
         on_bytes: Callable[[int], None] | None = None,
@@ -123,10 +131,10 @@ class BatchReader:
         self._path = path
         self._on_bytes = on_bytes
         self._interrupted = interrupted or threading.Event()
-        self._ahead: deque[RecordBatch] = deque()
+        self._ahead: deque[RecordBatch | ColumnBatch] = deque()
         self._failure: BaseException | None = None
 
-    async def next_batch(self) -> RecordBatch | None:
+    async def next_batch(self) -> RecordBatch | ColumnBatch | None:
         """Return the next batch, None at the end. Raises SourceError.
 
         If it is cancelled, ``interrupted`` is set and it waits for the thread, which reads one piece at most: nothing
@@ -163,6 +171,8 @@ class BatchReader:
                 if batch is None:
                     return
                 self._ahead.append(batch)
+                if isinstance(batch, ColumnBatch):
+                    return  # its rows can be made only until the next one is read
                 records += len(batch.records)
                 size += sum(len(record.value) for record in batch.records)
         except InterruptedReadError:

@@ -34,7 +34,7 @@ from streamad_connectors.files.cursors import (
 from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.formats.jsonl import read_jsonl
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import ReadRecord
+from streamad_connectors.files.formats.reading import Batches, ReadRecord, batched
 from streamad_connectors.files.formats.records import encode_header, encode_record
 from streamad_connectors.files.joined import JoinedFiles
 from tests.support.files import source
@@ -191,8 +191,12 @@ def test_a_joined_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path)
     def read(file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         return read_jsonl(file.path, offset, options, ConnectorContext((), ManualClock(), tmp_path))
 
+    def batches_of(file: FoundFile, offset: int, partition: str) -> Batches:
+        return batched(read(file, offset), partition)
+
     values = []
-    for batch in JoinedFiles("p", found, options, read).batches(0, None):
+    for batch in JoinedFiles("p", found, options, read, batches_of=batches_of).batches(0, None):
+        assert isinstance(batch, RecordBatch)
         values += [record.value for record in batch.records]
         if values == [b'{"n":1}']:  # the reader stands behind the end of the first file
             first.write_bytes(b'{"n":1}\n{"n":2}\n')

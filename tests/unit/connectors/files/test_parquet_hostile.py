@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
-from streamad_connectors.files.formats import parquet_rows
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.parquet_rows import read_parquet
+from streamad_connectors.files.formats.parquet_files import reader
+from streamad_connectors.files.formats.parquet_files.rows import read_parquet
 from tests.support.files import read_maps, read_one
 
 pa = pytest.importorskip("pyarrow")
@@ -91,7 +91,8 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.parquet_rows import _end, read_parquet
+from streamad_connectors.files.formats.parquet_files.reader import _end
+from streamad_connectors.files.formats.parquet_files.rows import read_parquet
 options = FileOptions.model_validate({"max_decompressed_bytes": sys.argv[2]})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows, error = 0, ""
@@ -198,7 +199,7 @@ def test_a_file_that_ends_the_process_that_reads_it(number: signal.Signals, erro
     path = tmp_path / "a.parquet"
     write(path, {"v": [float(i) for i in range(100_000)]})
     assert len(list(_records(path))) == 100_000
-    process = parquet_rows._idle[-1]._process  # noqa: SLF001 - nothing else names the process
+    process = reader._idle[-1]._process  # noqa: SLF001 - nothing else names the process
     records = _records(path)
     next(records)
     os.kill(process.pid, number)
@@ -213,7 +214,7 @@ def test_a_waiting_process_that_was_killed_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write(path, {"v": [1.5, 2.5]})
     list(_records(path))
-    waiting = parquet_rows._idle[-1]._process  # noqa: SLF001 - nothing else names the process
+    waiting = reader._idle[-1]._process  # noqa: SLF001 - nothing else names the process
     waiting.kill()
     waiting.wait()
     assert len(list(_records(path))) == 2

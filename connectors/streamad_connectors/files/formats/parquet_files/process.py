@@ -3,6 +3,9 @@
 A file of 565 bytes makes pyarrow take gigabytes, and one changed byte in a footer makes it abort its process; neither
 may happen to a worker. ``python -m`` this module with the limit in bytes answers requests on stdin, one line of JSON
 each: path, first row, largest row group in bytes, zone of times without one. Each answer begins with its length.
+
+With names of columns in such a request as well, the answers are columns, and after each of them another request is
+awaited: two row numbers ask for these rows of the newest batches, null for the next columns. Another null ends it.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ import json
 import resource
 import struct
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -20,16 +23,23 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from streamad_connectors.files.formats.parquet_files.arrays import ColumnsAnswer, columns_of, counts_rows
+
 LENGTH = struct.Struct("<I")
-Answer: TypeAlias = tuple[Literal["rows", "done", "damaged", "refused", "too large", "shrunk"], list[bytes] | str]
-"""Some rows, each as msgpack; no more rows; what is damaged; what the user must change; what takes too much memory; the
-number of rows of a file that has fewer than were skipped."""
+Answer: TypeAlias = tuple[
+    Literal["rows", "columns", "done", "damaged", "refused", "too large", "shrunk"], ColumnsAnswer | list[bytes] | str
+]
+"""Some rows, each as msgpack, or by column; no more rows; what is damaged; what the user must change; what takes too
+much memory; the number of rows of a file that has fewer than were skipped."""
 
 _MAX_BATCH_ROWS = 512
+_MOST_TOGETHER = 8_192
+_CELLS_TOGETHER = 1 << 17
+_BYTES_TOGETHER = 1 << 23
+_KEPT_BATCHES = 2
 _BUFFER_BYTES = 1 << 20
 _ANSWER_BYTES = 1 << 16
 _TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
-_PANDAS_INDEX = "__index_level_"
 
 
 def main() -> None:
@@ -42,18 +52,20 @@ def main() -> None:
     for request in sys.stdin.buffer:
         for answer in _answers(*json.loads(request)):
             content = msgspec.msgpack.encode(answer)
-            sys.stdout.buffer.write(LENGTH.pack(len(content)) + content)
+            sys.stdout.buffer.write(LENGTH.pack(len(content)))
+            sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
 
 
-def _answers(path: str, offset: int, largest: int, zone: str) -> Iterator[Answer]:
+def _answers(
+    path: str, offset: int, largest: int, zone: str, wanted: Collection[str] | None = None
+) -> Iterator[Answer]:
     """Yield the rows from number ``offset`` on; row groups before it are not read."""
     step = "its footer"
+    kept: deque[tuple[int, Any]] = deque(maxlen=_KEPT_BATCHES)
     try:
-        import pyarrow  # noqa: PLC0415 - within the limit, and an extra, needed for Parquet alone
         import pyarrow.parquet  # noqa: PLC0415
 
-        encoder = msgspec.msgpack.Encoder()
         with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, pre_buffer=False) as file:
             total = file.metadata.num_rows
             groups, number = _groups_from(file.metadata, offset)
@@ -61,24 +73,58 @@ def _answers(path: str, offset: int, largest: int, zone: str) -> Iterator[Answer
             packed = _packed_texts(file.metadata)
             if offset > total or complaint:
                 yield ("shrunk", str(total)) if offset > total else ("refused", complaint)
-                return
+                return  # whoever asked ends this process
             sizes = {group: file.metadata.row_group(group).total_byte_size for group in groups}
+            most = _MAX_BATCH_ROWS if wanted is None else _most_together(file.metadata)
         options = {"read_dictionary": packed, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
         with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, **options) as file:
             for group in groups:
                 step = f"row group {group}"
                 if sizes[group] > largest:
                     raise MemoryError
-                for batch in file.iter_batches(_MAX_BATCH_ROWS, row_groups=[group], use_threads=False):
-                    skipped = min(max(offset - number, 0), batch.num_rows)
-                    number += batch.num_rows
-                    for rows in _joined(map(encoder.encode, _rows(pyarrow, batch[skipped:], zone))):
-                        yield "rows", rows
+                for found in file.iter_batches(most, row_groups=[group], use_threads=False):
+                    batch = found[min(max(offset - number, 0), found.num_rows) :]
+                    number += found.num_rows
+                    if wanted is None:
+                        yield from _encoded(batch, zone)
+                    elif batch.num_rows:
+                        kept.append((number - batch.num_rows, batch))
+                        yield "columns", columns_of(batch, number - batch.num_rows, wanted, zone)
+                        yield from _asked(kept, zone)
         yield "done", ""
     except MemoryError:  # pyarrow's is an ArrowException, too
         yield "too large", step
     except Exception as error:  # noqa: BLE001 - pyarrow raises what it likes for a damaged file
         yield "damaged", " ".join(str(error).split()) or type(error).__name__
+    if wanted is not None:
+        yield from _asked(kept, zone)
+
+
+def _most_together(metadata: Any) -> int:
+    """Return how many rows are read by column at once: few of wide ones, and few that hold long texts."""
+    groups = [group for group in map(metadata.row_group, range(metadata.num_row_groups)) if group.num_rows]
+    bytes_of_row = max((group.total_byte_size / group.num_rows for group in groups), default=0.0)
+    n_rows: int = min(_CELLS_TOGETHER // max(metadata.num_columns, 1), int(_BYTES_TOGETHER / max(bytes_of_row, 1.0)))
+    return max(min(n_rows, _MOST_TOGETHER), _MAX_BATCH_ROWS)
+
+
+def _asked(kept: Collection[tuple[int, Any]], zone: str) -> Iterator[Answer]:
+    """Answer requests for rows of ``kept`` batches, each with the number of its first row, up to one for columns."""
+    for request in iter(sys.stdin.buffer.readline, b""):
+        asked = json.loads(request)
+        if asked is None:
+            return
+        first, last = asked
+        for number, batch in kept:
+            if number <= first < number + batch.num_rows:
+                yield from _encoded(batch[first - number : last - number], zone)
+
+
+def _encoded(batch: Any, zone: str) -> Iterator[Answer]:
+    import pyarrow  # noqa: PLC0415 - as above
+
+    for rows in _joined(map(msgspec.msgpack.Encoder().encode, _rows(pyarrow, batch, zone))):
+        yield "rows", rows
 
 
 def _joined(rows: Iterator[bytes]) -> Iterator[list[bytes]]:
@@ -136,16 +182,11 @@ def _is_text(column: Any) -> bool:
 
 
 def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
-    kept = [i for i, field in enumerate(batch.schema) if not _counts_rows(pyarrow, field)]
+    kept = [i for i, field in enumerate(batch.schema) if not counts_rows(pyarrow, field)]
     names = [batch.schema.names[i] for i in kept]
     columns = [_plain(pyarrow, batch.column(i), zone) for i in kept]
     for cells in zip(*columns, strict=True):
         yield dict(zip(names, cells, strict=True))
-
-
-def _counts_rows(pyarrow: Any, field: Any) -> bool:
-    """Return whether ``field`` is an index without a name that pandas wrote, of whole numbers: those of the rows."""
-    return bool(field.name.startswith(_PANDAS_INDEX) and pyarrow.types.is_integer(field.type))
 
 
 def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:

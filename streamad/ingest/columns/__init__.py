@@ -1,0 +1,1 @@
+"""Columns of tables to samples, as the decoder reads their rows."""
