@@ -13,14 +13,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from benchmarks.image import Stage, stages_of
+from deploy.requirements import EXTRAS
 from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
 from streamad.notify.service import STOP_S, Answer, Notifier
@@ -44,31 +47,10 @@ SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key)\w*\s*[:=]\s*[\
 # --- the image ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Stage:
-    base: str
-    name: str
-    steps: list[tuple[str, str]] = field(default_factory=list)
-
-    def of(self, instruction: str) -> list[str]:
-        return [text for known, text in self.steps if known == instruction]
-
-
 @pytest.fixture(scope="module")
 def stages() -> list[Stage]:
     """The Dockerfile, each stage with its instructions, continued lines joined."""
-    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
-    found: list[Stage] = []
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        if not line.strip():
-            continue
-        instruction, _, rest = line.strip().partition(" ")
-        if instruction == "FROM":
-            base, _, name = rest.partition(" AS ")
-            found.append(Stage(base.strip(), name.strip()))
-        else:
-            found[-1].steps.append((instruction, rest.strip()))
-    return found
+    return stages_of(DOCKERFILE.read_text())
 
 
 def environment_of(stage: Stage) -> dict[str, str]:
@@ -94,7 +76,10 @@ def test_each_image_is_built_in_one_stage_and_runs_in_another_of_the_same_python
 def test_the_scorer_is_made_of_the_lock_alone(stages: list[Stage]) -> None:
     build = stage(stages, "scorer-build")
     install = [text for text in build.of("RUN") if "pip install" in text]
-    assert install == ["pip install --require-hashes --only-binary :all: -r scorer.lock", "pip install --no-deps ."]
+    assert install == [
+        "pip install --require-hashes --only-binary :all: -r scorer.lock",
+        "pip install --no-deps --no-build-isolation .",
+    ]
     assert "deploy/scorer.lock ./" in build.of("COPY")
     assert "torch" not in " ".join(text for _, text in build.steps)
 
@@ -132,12 +117,17 @@ def test_nothing_is_fetched_but_packages_and_no_secret_is_baked_in(stages: list[
     assert not SECRET.search(DOCKERFILE.read_text())
 
 
-def test_the_processor_variant_is_the_default_and_cuda_is_an_argument(stages: list[Stage]) -> None:
+def test_the_image_is_made_of_the_lock_and_of_one_release_of_torch(stages: list[Stage]) -> None:
     build = stages[0]
     assert "TORCH_VARIANT=cpu" in build.of("ARG")
-    (torch,) = [text for text in build.of("RUN") if "torch" in text]
-    assert '--index-url "${TORCH_INDEX}/${TORCH_VARIANT}"' in torch
-    assert torch.index("-r torch.txt") < torch.index("-r requirements.txt"), "else pip brings another torch first"
+    first, last = [text for text in build.of("RUN") if "pip install" in text]
+    torch, rest = first.split(" && ")
+    assert torch.strip() == 'pip install --index-url "${TORCH_INDEX}/${TORCH_VARIANT}" "torch==${TORCH_VERSION}"'
+    assert rest == "pip install --require-hashes --only-binary :all: -r image.lock"
+    assert last == "pip install --no-deps --no-build-isolation . && pip check"
+    (pinned,) = [text.removeprefix("TORCH_VERSION=") for text in build.of("ARG") if text.startswith("TORCH_VERSION=")]
+    wanted = [each for each in map(Requirement, requires("streamad-monitor") or []) if each.name == "torch"]
+    assert all(each.specifier.contains(pinned) for each in wanted)
     assert re.search(r"--build-arg TORCH_VARIANT=cu\d+", DOCKERFILE.read_text())
 
 
@@ -158,10 +148,10 @@ def ignored(path: str) -> bool:
 def test_what_is_copied_exists_and_reaches_the_builder_and_nothing_else_does(stages: list[Stage]) -> None:
     whole = {"pyproject.toml", "README.md", "LICENSE", "streamad", "connectors", "models"}
     copied = [path for text in stages[0].of("COPY") for path in shlex.split(text)[:-1]]
-    assert set(copied) == whole
+    assert set(copied) == whole | {"deploy/image.lock"}
     lean = [path for text in stage(stages, "scorer-build").of("COPY") for path in shlex.split(text)[:-1]]
     assert set(lean) == whole | {"deploy/scorer.lock"}
-    for path in lean:
+    for path in {*copied, *lean}:
         assert (ROOT / path).exists(), path
         assert not ignored(path), path
     assert not ignored("streamad/commands/run/command.py")
@@ -309,8 +299,8 @@ def test_containers_write_to_their_volume_only_and_may_do_nothing_else(compose: 
 
 
 def test_the_image_has_the_extras_that_its_services_need(stages: list[Stage], compose: dict[str, Any]) -> None:
-    (requirements,) = [text for text in stages[0].of("RUN") if "optional-dependencies" in text]
-    assert {"plots", "web", "notify"} <= set(re.findall(r"extras\['(\w+)'\]", requirements))
+    assert any("-r image.lock" in text for text in stages[0].of("RUN"))
+    assert {"plots", "web", "notify", "objects"} <= set(EXTRAS["image"])
     assert "notify" in ours(compose)
 
 
