@@ -104,7 +104,7 @@ class StubS3:
                 query = parse_qs(url.query)
                 key = unquote(url.path).lstrip("/").partition("/")[2]
                 if "list-type" in query:
-                    after = query.get("continuation-token", [""])[0]
+                    after = (query.get("continuation-token") or query.get("start-after") or [""])[0]
                     self.answer(200, stub.listing(query.get("prefix", [""])[0], after).encode(), {})
                     return
                 if self.command == "GET" and stub.before_get is not None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from streamad.errors import ObjectError, SourceError
 from streamad.objects.failures import one_line_errors
@@ -32,19 +32,46 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as it was listed; ``tag`` is its ETag, or else its time of change, and "" if it has neither."""
+    """An object as it was listed; ``tag`` is its ETag, or else its time of change, and "" if it has neither.
+
+    Unless it ``is_pinned``, its tag is no ETag, and it may not be replaced, such as a file of a table.
+    """
 
     key: str
     size: int
     mtime_ns: int
     tag: str
     copies: Copies = field(repr=False, compare=False)
+    is_pinned: bool = True
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep a copy of this very version at its path for the block. Raises SourceError."""
         with self.copies.held(self):
             yield
+
+    def write_to(self, file: BinaryIO, check: Callable[[], None]) -> None:
+        """Write what the object holds; ``check`` raises once nobody waits for it. Raises SourceError, OSError."""
+        bucket = self.copies.bucket
+        url, n_bytes = bucket.url(self.key), 0
+        try:
+            with one_line_errors(url):
+                found = fetched(bucket, self.key, pinned_to=self.tag if self.is_pinned else "")
+                is_same = found.meta["size"] == self.size and (not self.is_pinned or _tag_of(found.meta) == self.tag)
+                chunks = iter(found.stream(min_chunk_size=_CHUNK_BYTES))
+            if not is_same:
+                raise ObjectError("changed", url)
+            while True:
+                check()
+                with one_line_errors(url):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                n_bytes += file.write(chunk)
+        except ObjectError as error:
+            raise _unread(error, url) from None
+        if n_bytes != self.size:
+            raise SourceError(f"{url}: the answer ended after {n_bytes} of {self.size} bytes; try again")
 
 
 class Copies:
@@ -56,7 +83,7 @@ class Copies:
 
     def __init__(self, bucket: Bucket) -> None:
         self._after: dict[str, StoredObject] = {}
-        self._bucket = bucket
+        self.bucket = bucket
         self._folder: Path | None = None
         self._held: Counter[str] = Counter()
         self._ahead: tuple[StoredObject, Future[None]] | None = None
@@ -80,7 +107,7 @@ class Copies:
 
     def named(self, text: str) -> str:
         """Return ``text`` with the URLs of objects in place of the paths of their copies."""
-        return text if self._folder is None else text.replace(str(self._folder), self._bucket.root)
+        return text if self._folder is None else text.replace(str(self._folder), self.bucket.root)
 
     def set_order(self, items: Sequence[StoredObject]) -> None:
         """Say in which order objects are read."""
@@ -147,12 +174,12 @@ class Copies:
 
     def _copy(self, item: StoredObject, check: Callable[[], None]) -> None:
         """Copy ``item`` as it was listed. Raises SourceError, InterruptedReadError."""
-        path, url = self.path(item.key), self._bucket.url(item.key)
+        path, url = self.path(item.key), self.bucket.url(item.key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 if item.size:  # of nothing, as a mark of a folder is, there may be no object to get
-                    self._fetch(item, file.write, check)
+                    item.write_to(file, check)
             os.utime(path, ns=(item.mtime_ns, item.mtime_ns))
         except BaseException as error:
             with suppress(OSError):
@@ -160,27 +187,6 @@ class Copies:
             if isinstance(error, OSError):
                 raise _unwritten(error, url, item.size) from error
             raise
-
-    def _fetch(self, item: StoredObject, write: Callable[[bytes], Any], check: Callable[[], None]) -> None:
-        url, n_bytes = self._bucket.url(item.key), 0
-        try:
-            with one_line_errors(url):
-                found = fetched(self._bucket, item.key, pinned_to=item.tag)
-                is_same = _tag_of(found.meta) == item.tag and found.meta["size"] == item.size
-                chunks = iter(found.stream(min_chunk_size=_CHUNK_BYTES))
-            if not is_same:
-                raise ObjectError("changed", url)
-            while True:
-                check()
-                with one_line_errors(url):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    break
-                n_bytes += write(bytes(chunk))
-        except ObjectError as error:
-            raise _unread(error, url) from None
-        if n_bytes != item.size:
-            raise SourceError(f"{url}: the answer ended after {n_bytes} of {item.size} bytes; try again")
 
     def _drop(self, item: StoredObject) -> None:
         path = self.path(item.key)

@@ -36,18 +36,20 @@ class ObjectSource(FileSource):
     scheme: ClassVar[str]
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
-        super().__init__(f"{self.scheme}://{rest}", options, context)
+        super().__init__(self._url(rest), options, context)
         self._given = rest
         try:
-            self._bucket, key = self._opened(rest)
+            self._bucket, self._key = self._opened(rest)
         except ObjectError as error:
             raise SourceError(str(error)) from None
         self._copies = Copies(self._bucket)
-        self._objects = Objects(self._bucket, key, self._options, self._copies)
         self._found: list[FoundFile] | None = None
 
+    def _url(self, rest: str) -> str:
+        return f"{self.scheme}://{rest}"
+
     def _opened(self, rest: str) -> tuple[Bucket, str]:
-        root, key = split_root(f"{self.scheme}://{rest}")
+        root, key = split_root(self._url(rest))
         return open_bucket(root), key
 
     async def _events(self, wanted: Collection[str] | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
@@ -92,7 +94,7 @@ class ObjectSource(FileSource):
 
     def _find(self) -> list[FoundFile]:
         if self._found is None:
-            self._found = self._objects.find()
+            self._found = Objects(self._bucket, self._key, self._options, self._copies).find()
         return self._found
 
     def _joined_name(self) -> str:
@@ -101,7 +103,7 @@ class ObjectSource(FileSource):
     def _partitions(self) -> dict[str, FoundFile | JoinedFiles]:
         found = super()._partitions()
         files = [file for each in found.values() for file in (each.files if isinstance(each, JoinedFiles) else [each])]
-        self._copies.set_order([cast("StoredObject", file.remote) for file in files])
+        self._copies.set_order([file.remote for file in files if isinstance(file.remote, StoredObject)])
         return found
 
     def _with_options(self, options: FileOptions) -> FileSource:

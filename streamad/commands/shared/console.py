@@ -135,9 +135,11 @@ err = VisibleConsole(stderr=True, soft_wrap=True)
 def local_url(url: str) -> str:
     """Make a path given on the command line absolute, so that it means the working directory."""
     scheme, rest, options = split_url(url)
-    if scheme != "file" or Path(rest).is_absolute():
+    is_path = scheme == "file" or (scheme == "delta" and "://" not in rest)
+    if not is_path or Path(rest).is_absolute():
         return url
-    return str(Path(rest).absolute()) + (f"?{url.partition('?')[2]}" if options else "")
+    prefix = "" if scheme == "file" else f"{scheme}:"
+    return f"{prefix}{Path(rest).absolute()}" + (f"?{url.partition('?')[2]}" if options else "")
 
 
 def parse_speed(text: str, at_most: float = float("inf")) -> float | None:
