@@ -50,7 +50,7 @@ class SourceSettings(ConfigSection):
     """Where samples come from."""
 
     url: Url
-    """Scheme and place: a path or glob for files, or kafka://host:port/topic; options may follow after '?'."""
+    """A path or glob for files, s3://bucket/folder and the like, or kafka://host:port/topic; after '?' options."""
     options: dict[str, Any] = Field(default={})
     """Options of the connector (`streamad check --options` lists them)."""
 
