@@ -234,7 +234,7 @@ def test_the_plant_is_valid_in_each_container(
 def test_the_text_of_the_plant_arrives_unchanged() -> None:
     text = yaml.safe_load(Path(CASES["odd"][1]).read_text())["plant"]
     (found,) = [each["data"]["plant.yaml"] for each in of_kind(rendered(*CASES["odd"]), "ConfigMap")]
-    assert found.rstrip("\n") == text.rstrip("\n")
+    assert found == text
 
 
 def test_each_command_line_is_one_of_ours_and_a_worker_is_named_as_its_pod(objects: list[Object]) -> None:
@@ -363,6 +363,10 @@ def test_rules_and_dashboards_are_those_of_deploy(all_on: list[Object]) -> None:
         (["--set", "workers.replica=3"], "replica"),
         (["--set", "networkPolicy.enabled=maybe"], "networkPolicy"),
         (["--set-string", "plant=source: {url: live/*.csv}"], "write kafka://HOST:PORT/TOPIC"),
+        (
+            ["--set-string", "plant=source: {url: 'kafka://k:1/t'}\nsinks: {alerts: out/alerts.jsonl}"],
+            'sinks.alerts: "out/alerts.jsonl": pods share no files',
+        ),
         (["--set", "learn.enabled=true"], "the plant has no section learning"),
         (["--set", "web.enabled=true"], "write marks: kafka:///TOPIC"),
         (["--set", "notify.enabled=true"], "the plant names no notify.receivers"),

@@ -52,6 +52,11 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if not (hasPrefix "kafka:" $url) -}}
 {{- fail (printf "plant: source.url: %q: workers on Kubernetes share the partitions of a Kafka topic: write kafka://HOST:PORT/TOPIC" $url) -}}
 {{- end -}}
+{{- range $role, $url := dig "sinks" dict $plant }}
+{{- if and (kindIs "string" $url) (not (regexMatch "^[a-z][a-z0-9+.-]*:" (trimPrefix "file:" $url))) -}}
+{{- fail (printf "plant: sinks.%s: %q: pods share no files: write kafka:///TOPIC" $role $url) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.learn.enabled (not (kindIs "map" (get $plant "learning"))) -}}
 {{- fail "learn.enabled: the plant has no section learning: write `learning: {}` into plant.yaml" -}}
 {{- end -}}
