@@ -91,7 +91,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.parquet_files.reader import _end
+from streamad_connectors.files.formats.parquet_files.reader import end_waiting
 from streamad_connectors.files.formats.parquet_files.rows import read_parquet
 options = FileOptions.model_validate({"max_decompressed_bytes": sys.argv[2]})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -101,7 +101,7 @@ try:
         rows += 1
 except SourceError as raised:
     error = str(raised)
-_end()
+end_waiting()
 here = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 there = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 print(json.dumps([rows, error, here << 10, there << 10]))

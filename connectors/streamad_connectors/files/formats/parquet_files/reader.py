@@ -174,6 +174,7 @@ _idle: list[ReadingProcess] = []
 
 
 @atexit.register
-def _end() -> None:
+def end_waiting() -> None:
+    """End the process that waits for a file, if one does."""
     while _idle:
         _idle.pop().close()
