@@ -15,7 +15,8 @@ from streamad.cli import app
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), ROOT / "deploy/README.md"]
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    + [page for folder in ("docs", "deploy") for page in (ROOT / folder).rglob("*.md")]
 )
 BLOCK = re.compile(r"^ *```(?:console|sh|bash)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^ *(?:\$ )?(?:STREAMAD_\w+=\S+ )*(streamad .*?)(?: +#.*)?$", re.MULTILINE)

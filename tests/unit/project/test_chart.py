@@ -168,6 +168,13 @@ def test_each_claim_that_is_mounted_is_made_or_yours(objects: list[Object]) -> N
     assert claims - made <= {"models", "stored-sequences", "view"}
 
 
+def test_the_values_that_the_readme_shows_are_taken(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (CHART / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "values.yaml").write_text(block)
+    kinds = {each["kind"] for each in rendered(*CASES["all on"], "--values", str(tmp_path / "values.yaml"))}
+    assert {"HTTPRoute", "ScaledObject", "ServiceMonitor"} <= kinds
+
+
 # --- what the containers may do ---
 
 
