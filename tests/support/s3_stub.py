@@ -20,7 +20,7 @@ class StubS3:
     """Its ``objects`` by key, whatever the bucket; ``refusal`` is the status and code that answers every request.
 
     ``before_get`` is called with a key before it is read, and may change ``objects``; ``cut_at`` ends each body of a
-    GET after so many bytes. ``requests`` are the methods and paths that came.
+    GET after so many bytes; ``before_rest`` is waited for after half of one. ``requests`` are the methods and paths.
     """
 
     def __init__(self, objects: dict[str, bytes] | None = None) -> None:
@@ -28,6 +28,8 @@ class StubS3:
         self.refusal: tuple[int, str] | None = None
         self.before_get: Callable[[str], None] | None = None
         self.cut_at: int | None = None
+        self.before_rest: threading.Event | None = None
+        self.is_half_sent = threading.Event()
         self.gives_etags = True
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
@@ -139,6 +141,11 @@ class StubS3:
                 self.end_headers()
                 if self.command == "HEAD":
                     return
+                if stub.before_rest is not None and cut_at is None and len(body) > PAGE and status == 200:
+                    self.wfile.write(body[: len(body) // 2])
+                    stub.is_half_sent.set()
+                    stub.before_rest.wait()
+                    body = body[len(body) // 2 :]
                 self.wfile.write(body[:cut_at])
                 if cut_at is not None and len(body) > cut_at:
                     self.close_connection = True

@@ -98,7 +98,7 @@ class Copies:
             if self._folder is None:
                 _remove_orphans()
                 self._folder, descriptor = _new_folder()
-                weakref.finalize(self, _remove, self._folder, descriptor)
+                weakref.finalize(self, _remove_own, self._folder, descriptor, os.getpid())
             return self._folder
 
     def path(self, key: str) -> Path:
@@ -132,45 +132,51 @@ class Copies:
                     self._drop(item)
 
     def close(self) -> None:
-        """Stop copying, and remove all copies; safe to call twice."""
-        self._closed.set()
+        """Stop copying, and remove all copies; safe to call twice, and to read again afterwards."""
         with self._lock:
+            closed, self._closed = self._closed, threading.Event()
             pool, self._pool, self._ahead = self._pool, None, None
+        closed.set()
         if pool is not None:
             pool.shutdown(cancel_futures=True)
         if self._folder is not None:
             _empty(self._folder)
 
     def _obtain(self, item: StoredObject) -> None:
+        check = self._checks_stop()
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] is item:
             while not ahead[1].done():
-                self._check_stop()
+                check()
                 wait((ahead[1],), timeout=_LOOK_S)
-            ahead[1].result()
-            return
-        if ahead is not None:  # not what was asked for: at most one lies there unread
+            if ahead[1].exception() is None:
+                return
+            # It is tried again: there may be room now, and the store may be back.
+        elif ahead is not None:  # not what was asked for: at most one lies there unread
             with suppress(SourceError, InterruptedReadError, OSError):
                 ahead[1].result()
             self._drop(ahead[0])
-        self._copy(item, self._check_stop)
+        self._copy(item, check)
 
     def _begin_ahead(self, item: StoredObject) -> None:
-        """Begin to copy the object after ``item``; what keeps it from being copied is said when it is asked for."""
+        """Begin to copy the object after ``item``; if that fails, it is tried again once it is asked for."""
         following = self._after.get(item.key)
         with self._lock:
-            if following is None or self._ahead is not None or self._closed.is_set():
+            if following is None or self._ahead is not None:
                 return
             self._pool = self._pool or ThreadPoolExecutor(1, "streamad-copy")
-            self._ahead = following, self._pool.submit(self._copy, following, self._check_closed)
+            self._ahead = following, self._pool.submit(self._copy, following, self._checks_stop())
 
-    def _check_closed(self) -> None:
-        if self._closed.is_set():
-            raise InterruptedReadError
+    def _checks_stop(self) -> Callable[[], None]:
+        """Return what raises InterruptedReadError once these copies are closed, or nobody waits for the reader."""
+        closed = self._closed
 
-    def _check_stop(self) -> None:
-        self._check_closed()
-        check_stop()
+        def check() -> None:
+            if closed.is_set():
+                raise InterruptedReadError
+            check_stop()
+
+        return check
 
     def _copy(self, item: StoredObject, check: Callable[[], None]) -> None:
         """Copy ``item`` as it was listed. Raises SourceError, InterruptedReadError."""
@@ -262,6 +268,12 @@ def _remove_orphans() -> None:
                 continue
             if (descriptor := try_lock(folder.with_name(folder.name + _LOCK))) is not None:
                 _remove(folder, descriptor)
+
+
+def _remove_own(folder: Path, descriptor: int, pid: int) -> None:
+    """Remove a folder, unless this process is only a copy (fork) of the one that made it."""
+    if os.getpid() == pid:
+        _remove(folder, descriptor)
 
 
 def _remove(folder: Path, descriptor: int) -> None:

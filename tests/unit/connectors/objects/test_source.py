@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,33 @@ async def test_copies_of_a_process_that_runs_stay(place_of_copies: Path, stub: S
     assert any(name.endswith("a.jsonl") for name in files_in(place_of_copies))
     await events.aclose()  # type: ignore[attr-defined]
     assert not any(name.endswith(".jsonl") for name in files_in(place_of_copies))
+
+
+async def test_a_stop_ends_a_copy_that_is_made(stub: StubS3, tmp_path: Path) -> None:
+    """The store has sent half of the object, and the rest comes only after the reader was told to stop."""
+    stub.objects = {"in/a.jsonl": lines(60_000)}
+    source = opened("s3://bucket/in", tmp_path)
+    stub.before_rest = threading.Event()
+    events = source.batches()
+    await source.seek((await anext(events)).partition, None)  # type: ignore[union-attr]
+    reading = asyncio.ensure_future(anext(events, None))
+    await asyncio.to_thread(stub.is_half_sent.wait)
+    await source.close()
+    stub.before_rest.set()
+    with pytest.raises(SourceError, match=r"in/a.jsonl: reading it was interrupted; the next run goes on"):
+        await reading
+    assert copies() == [] or not any(files_in(folder) for folder in copies())
+
+
+async def test_labels_are_read_before_and_after_the_records(stub: StubS3, tmp_path: Path) -> None:
+    folder = every_format(tmp_path / "in")
+    stub.objects = {"e.npz": (folder / "e.npz").read_bytes()}
+    source = opened("s3://bucket", tmp_path)
+    assert isinstance(source, ObjectSource)
+    assert source.labels() == {}
+    await read_all(source)
+    assert source.labels() == {}
+    assert source.channel_names() is None
 
 
 async def test_follow_is_refused(stub: StubS3, tmp_path: Path) -> None:
