@@ -12,7 +12,10 @@ from hypothesis import settings
 
 from tests.support import data
 from tests.support.kafka.broker import Broker, jars_or_skip, new_broker
+from tests.support.objects import bucket, s3_endpoint
 from tests.support.proof import proved_in_fork
+
+__all__ = ["bucket", "s3_endpoint"]
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)

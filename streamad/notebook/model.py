@@ -28,7 +28,7 @@ from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.early.fitting import LookFitting
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.manifest import MANIFEST_FILE, UNCOMPARED, Manifest, PromotionDecision
-from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.registry import Registry, folder_of
 from streamad.messages import Verdict
 from streamad.notebook.arguments import path, text, truth
 from streamad.notebook.config import plant_of, plant_yaml
@@ -346,7 +346,7 @@ def _written(root: Path, name: str, files: Mapping[str, bytes]) -> str:
         raise ArtifactError(f"the model's {MANIFEST_FILE} is damaged or missing: {error}") from error
     if wrong := [file for file in files if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts]:
         raise ArtifactError(f"the model's files have a name that leads elsewhere: {wrong[0]!r}")
-    home = Registry(root).folder(name, version)
+    home = folder_of(root, name, version)
     with writing(root):
         for file, content in files.items():
             place = home / file

@@ -249,6 +249,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
     ``references`` inform only: they are no part of the model, its calibration or a decision. ``backends`` names the
     files of each backend beside TorchScript. ``early`` are the looks at running sequences, if the config wanted them.
+    ``claim``, in an object store, is the publication's own mark, under which its files lie.
     """
 
     format: Literal["streamad-model"] = "streamad-model"
@@ -271,6 +272,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     references: References | None = None
     backends: dict[str, tuple[str, ...]] = {}
     early: EarlyRecord | None = None
+    claim: str | msgspec.UnsetType = msgspec.UNSET
 
     def waits_beside(self, current: str | None) -> bool:
         """Return whether it waits for a review: it was compared with ``current``, the version in service."""
@@ -323,18 +325,26 @@ def read_manifest(folder: Path, label: str) -> Manifest:
         repair = f"restore {folder} from a backup or train anew"
         remedy = missing_right(folder / MANIFEST_FILE, "read") if is_refusal(error) else repair
         raise ArtifactError(f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): {remedy}") from error
+    return decode_manifest(content, label, str(folder))
+
+
+def decode_manifest(content: bytes, label: str, where: str) -> Manifest:
+    """Return the manifest that ``content`` is; ``where`` names the place of the version in errors.
+
+    Raises ArtifactError: damaged, not streamad's, or written by another version's schema.
+    """
     try:
         head = decode_json(content, ManifestHead)
         if not head.is_ours:
             raise ArtifactError(
-                f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {folder} out of the registry"
+                f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {where} out of the registry"
             )
         if head.schema_version != MANIFEST_VERSION:
             raise ArtifactError(_other_schema(label, head.schema_version))
         return decode_json(content, Manifest)
     except msgspec.DecodeError as error:
         raise ArtifactError(
-            f"{label}: {MANIFEST_FILE} is damaged ({error}): restore {folder} from a backup or train anew"
+            f"{label}: {MANIFEST_FILE} is damaged ({error}): restore {where} from a backup or train anew"
         ) from error
 
 

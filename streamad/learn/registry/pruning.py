@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from collections.abc import Collection
 
 from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.registry.staging import PREFIX
-from streamad.system.files import sync_folder, writing
 
 
 def _protected(
@@ -26,7 +22,7 @@ def _protected(
     stay = {*owed, *(() if current is None else (current,))}
     uncounted = set()
     for version in registry.versions(name):
-        if registry.folder(name, version).is_symlink():
+        if registry.is_link(name, version):
             uncounted.add(version)
         try:
             manifest = registry.manifest(name, version)
@@ -55,26 +51,14 @@ def prune(
     """Remove all but the newest ``keep`` versions and the protected ones; return those removed, oldest first.
 
     ``owed`` are the versions that alerts still need for their attribution (``owed_versions``), read just before.
-    A version is moved aside by one rename, then deleted: a killed process leaves no half version. With ``dry_run``
-    nothing is removed. Raises RegistryError, OutputError.
+    A killed process leaves no half version. With ``dry_run`` nothing is removed. Raises RegistryError, OutputError.
     """
     if keep < 1:
         raise RegistryError(f"{keep} versions cannot be kept: keep 1 at least")
     if not registry.versions(name):
         return ()
-    with registry.locked(name):
+    with registry.pruning(name):
         stay, uncounted = _protected(registry, name, open_requests, owed)
         counted = [version for version in registry.versions(name) if version not in uncounted]
         old = tuple(version for version in counted[:-keep] if version not in stay)
-        for version in () if dry_run else old:
-            _remove(registry, name, version)
-    return old
-
-
-def _remove(registry: Registry, name: str, version: str) -> None:
-    folder = registry.folder(name, version)
-    aside = folder.with_name(f"{PREFIX}{secrets.token_hex(8)}")  # what a killed process leaves, the next writer removes
-    with writing(folder):
-        folder.rename(aside)
-        sync_folder(folder.parent)
-    shutil.rmtree(aside, ignore_errors=True)
+        return old if dry_run else tuple(version for version in old if registry.remove(name, version))

@@ -1,4 +1,4 @@
-"""Staging of a new version: written beside the finished ones, then made a version by one rename.
+"""Staging of a new version: written whole in a folder of its own, then published at one moment.
 
 A killed writer leaves a staging folder that nobody reads and whose lock is free, so the next writer removes it.
 """
@@ -14,26 +14,26 @@ from pathlib import Path
 
 import msgspec
 
-from streamad.errors import RegistryError
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, encode_manifest
 from streamad.learn.registry.verify import describe_files
-from streamad.system.files import sync_file, sync_folder, write_atomically, writing
+from streamad.system.files import sync_file, write_atomically, writing
 from streamad.system.locks import try_lock
 
 PREFIX = ".staging-"
 STAGED = "staged"
 """The version in the manifest of a version that has no number yet."""
 Lock = Callable[[], AbstractContextManager[None]]
+Publish = Callable[[Path, Manifest], str]
+"""Makes a whole folder, with its manifest but for the number, a version, and returns the number."""
 
 
 class StagedVersion:
     """A folder to fill with a version's files; ``publish`` makes them a version."""
 
-    def __init__(self, folder: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, name: str, publish: Publish) -> None:
         self.folder = folder
         self._name = name
-        self._lock = lock
-        self._next_version = next_version
+        self._publish = publish
 
     def seal(self, draft: Manifest) -> None:
         """Write the manifest as that of version ``STAGED``, so that the folder can be loaded before it is published.
@@ -49,31 +49,25 @@ class StagedVersion:
     def publish(self, draft: Manifest) -> str:
         """Make the folder's files a version and return its number; ``draft`` gets name, version and checksums.
 
-        All content is synced before the rename. Raises OutputError; then there is no version.
+        All content is synced before. Raises OutputError; then there is no version.
         """
         with writing(self.folder):
             files = describe_files(self.folder)
             for name in files:
                 sync_file(self.folder / name)
-        with self._lock(), writing(self.folder):
-            return self._rename(msgspec.structs.replace(draft, name=self._name, files=files))
-
-    def _rename(self, manifest: Manifest) -> str:
-        version = self._next_version()
-        finished = self.folder.with_name(version)
-        if finished.exists():  # a rename would silently replace an empty folder
-            raise RegistryError(f"{finished} is in the way: move it out of the registry")
-        write_atomically(
-            self.folder / MANIFEST_FILE, encode_manifest(msgspec.structs.replace(manifest, version=version))
-        )
-        self.folder.rename(finished)
-        sync_folder(finished.parent)
-        return version
+        return self._publish(self.folder, msgspec.structs.replace(draft, name=self._name, files=files))
 
 
 @contextmanager
-def staged_version(versions: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> Iterator[StagedVersion]:
-    """Yield an empty staging folder under ``versions``, removed if not published. Raises OutputError."""
+def staged_version(staging: AbstractContextManager[Path], name: str, publish: Publish) -> Iterator[StagedVersion]:
+    """Yield the folder that ``staging`` makes as a version to fill, which ``publish`` makes one."""
+    with staging as folder:
+        yield StagedVersion(folder, name, publish)
+
+
+@contextmanager
+def staging_folder(versions: Path, lock: Lock) -> Iterator[Path]:
+    """Make an empty staging folder under ``versions``, removed if it is not published. Raises OutputError."""
     folder = versions / f"{PREFIX}{secrets.token_hex(8)}"
     with lock(), writing(folder):
         clear_leftovers(versions)
@@ -81,7 +75,7 @@ def staged_version(versions: Path, name: str, lock: Lock, next_version: Callable
         alive = try_lock(_lock_of(folder))
     try:
         with writing(folder):
-            yield StagedVersion(folder, name, lock, next_version)
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):

@@ -64,17 +64,17 @@ def describe_files(folder: Path) -> dict[str, FileRecord]:
     return records
 
 
-def check_manifest_name(folder: Path, manifest: Manifest, name: str, version: str) -> None:
-    """Check that ``folder`` is the version that its manifest names. Raises ArtifactError."""
+def check_manifest_name(where: Path | str, manifest: Manifest, name: str, version: str) -> None:
+    """Check that what lies ``where`` is the version that its manifest names. Raises ArtifactError."""
     if (manifest.name, manifest.version) != (name, version):
-        raise ArtifactError(_copied(folder, manifest, name, version))
+        raise ArtifactError(_copied(where, manifest, name, version))
 
 
-def _copied(folder: Path, found: Manifest | ManifestHead, name: str, version: str) -> str:
+def _copied(where: Path | str, found: Manifest | ManifestHead, name: str, version: str) -> str:
     own_name, own_version = (visible(str(part)[:_SHOWN]) for part in (found.name, found.version))
     return (
         f"model {name} {version}: its manifest is that of {own_name} {own_version}, so the folder was "
-        f"copied or renamed: move {folder} out of the registry, or back to its place "
+        f"copied or renamed: move {where} out of the registry, or back to its place "
         f"({own_name}/versions/{own_version}) if nothing is there"
     )
 
@@ -84,18 +84,27 @@ def why_no_version(folder: Path, name: str, version: str) -> str | None:
 
     A version whose manifest is damaged, of another schema, or may not be read stays one.
     """
-    label, away = f"model {name} {version}", f"move {folder} out of the registry"
     try:
-        found = decode_json(read_regular(folder / MANIFEST_FILE), ManifestHead)
+        content = read_regular(folder / MANIFEST_FILE)
     except FileNotFoundError:
-        return f"{label}: the folder has no {MANIFEST_FILE}: restore it from a backup, or {away}"
-    except (OSError, msgspec.DecodeError):
+        away = f"move {folder} out of the registry"
+        return f"model {name} {version}: the folder has no {MANIFEST_FILE}: restore it from a backup, or {away}"
+    except OSError:
+        return None
+    return why_no_manifest(content, folder, name, version)
+
+
+def why_no_manifest(content: bytes, where: Path | str, name: str, version: str) -> str | None:
+    """Return why ``content`` is not the manifest of the version ``where`` it lies, as ``why_no_version`` does."""
+    try:
+        found = decode_json(content, ManifestHead)
+    except msgspec.DecodeError:
         return None
     if not found.is_ours:
-        return f"{label}: {MANIFEST_FILE} is not a streamad manifest: {away}"
+        return f"model {name} {version}: {MANIFEST_FILE} is not a streamad manifest: move {where} out of the registry"
     if found.schema_version != MANIFEST_VERSION or (found.name, found.version) == (name, version):
         return None
-    return _copied(folder, found, name, version)
+    return _copied(where, found, name, version)
 
 
 def early_files(manifest: Manifest, backend: str) -> list[str]:
@@ -106,18 +115,27 @@ def early_files(manifest: Manifest, backend: str) -> list[str]:
     return [f"{EARLY_FOLDER}/{number}/{name}" for number in range(len(early.looks)) for name in files]
 
 
+def spare_files(manifest: Manifest) -> set[str]:
+    """Return the files that only a backend beside TorchScript needs."""
+    spare = {name for files in manifest.backends.values() for name in files} - CORE_FILES
+    return spare | {name for backend in manifest.backends for name in early_files(manifest, backend)}
+
+
+def check_file_names(manifest: Manifest, label: str, repair: str) -> None:
+    """Check that the manifest names only files that a version may have. Raises ArtifactError with ``repair``."""
+    if odd := sorted(name for name in manifest.files if not _is_plain(name) or name == MANIFEST_FILE):
+        raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
+
+
 def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError.
 
     Those of a backend beside TorchScript may be missing or damaged: they refuse that backend, not the version.
     """
     names = set(manifest.files)
-    spare = {name for files in manifest.backends.values() for name in files} - CORE_FILES
-    spare |= {name for backend in manifest.backends for name in early_files(manifest, backend)}
-    needed = names - spare
+    needed = names - spare_files(manifest)
     repair = f"restore {folder} from a backup or train anew"
-    if odd := sorted(name for name in names if not _is_plain(name) or name == MANIFEST_FILE):
-        raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
+    check_file_names(manifest, label, repair)
     try:
         there = _entries(folder) - {MANIFEST_FILE}
         if missing := sorted(needed - there):
@@ -125,7 +143,7 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
         if unexpected := sorted(there - names):
             raise ArtifactError(f"{label}: unexpected {some_of(unexpected)}: move what does not belong out of {folder}")
         for name, record in manifest.files.items():
-            if name in needed and (difference := _difference(folder / name, record)):
+            if name in needed and (difference := difference_of(folder / name, record)):
                 raise ArtifactError(f"{label}: {name} is damaged ({difference}): {repair}")
     except OSError as error:
         path = error.filename or folder
@@ -137,14 +155,15 @@ def verify_file(folder: Path, manifest: Manifest, name: str, label: str) -> None
     """Check size and checksum of the one file ``name`` of an artifact. Raises ArtifactError."""
     record = manifest.files.get(name)
     try:
-        difference = "the manifest does not name it" if record is None else _difference(folder / name, record)
+        difference = "the manifest does not name it" if record is None else difference_of(folder / name, record)
     except OSError as error:
         difference = error.strerror or str(error)
     if difference:
         raise ArtifactError(f"{label}: {name} is damaged ({difference}): restore {folder} from a backup or train anew")
 
 
-def _difference(path: Path, record: FileRecord) -> str | None:
+def difference_of(path: Path, record: FileRecord) -> str | None:
+    """Return how the file differs from what ``record`` says of it, None if it does not. Raises OSError."""
     if not path.is_file():
         return "not a file" if path.exists() else "missing"
     size = path.stat().st_size

@@ -86,7 +86,7 @@ class Life:
         version = self.registry.current(MODEL)
         if version is None:
             return lambda _: ("learning", None, None)
-        champion = load(self.registry.root, version, settings=self.settings)
+        champion = load(self.registry, version, settings=self.settings)
         rate = self.settings.alerts.false_alarm_rate
         calibration = Calibration.from_terms(champion.calibration_terms, rate)
 

@@ -159,8 +159,12 @@ def taken_as_proved(settings: Settings, model: ModelRef, folder: Path) -> tuple[
     return ()
 
 
+def registry_in(root: Path | Registry) -> Registry:
+    return root if isinstance(root, Registry) else Registry(root)
+
+
 def train(
-    root: Path,
+    root: Path | Registry,
     n: int = 30,
     *,
     data: WindowSet | None = None,
@@ -174,7 +178,7 @@ def train(
         data if data is not None else windows_of(n),
         detector or MeanDetector(),
         settings=settings or settings_of(),
-        registry=Registry(root),
+        registry=registry_in(root),
         clock=FixedClock(),
         prove=prove,
         progress=progress,
@@ -183,7 +187,11 @@ def train(
 
 
 def load(
-    root: Path, version: str | None = None, *, settings: Settings | None = None, detector: MeanDetector | None = None
+    root: Path | Registry,
+    version: str | None = None,
+    *,
+    settings: Settings | None = None,
+    detector: MeanDetector | None = None,
 ) -> LoadedModel:
     plant, made = settings or settings_of(), detector or MeanDetector()
-    return Registry(root).load("default", version, settings=plant, detector=made)
+    return registry_in(root).load("default", version, settings=plant, detector=made)

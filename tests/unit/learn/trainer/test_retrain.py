@@ -70,7 +70,7 @@ def test_reference_windows_have_the_names_of_stored_sequences_not_their_ids(tmp_
     life = Life(tmp_path)
     kept = life.run(200)
     assert life.retrain("first").promoted
-    reference = load(life.registry.root, settings=life.settings).reference
+    reference = load(life.registry, settings=life.settings).reference
     name_of = {sequence.window.values.tobytes(): f"r1/{sequence.id}" for sequence, _ in kept}
     assert list(reference.names) == [name_of[window.tobytes()] for window in reference.values]
     assert len(reference.names) == 24
@@ -179,7 +179,7 @@ def test_calibration_is_by_its_half_of_the_reserve_and_leaves_presumed_anomalies
     faulty = to_windows([s for s in half if s.window.values[0].mean() > 5])
     assert len(faulty) > 5
     assert metrics.n_presumed == outcome.figures["challenger.calibration_presumed_anomalies"] >= len(faulty)
-    model = load(life.registry.root, settings=life.settings)
+    model = load(life.registry, settings=life.settings)
     scores = model.scorer.score(faulty.values, faulty.lengths).sum(axis=1)
     assert scores.min() > model.calibration_terms.sum(axis=1).max()
     assert alert_rate(life, 0.0) == pytest.approx(0.1, abs=0.08)  # without the trim: 0 or nearly so
@@ -262,7 +262,7 @@ def test_the_worst_of_a_first_fit_do_not_train_the_model(tmp_path: Path) -> None
     assert len(odd) > 5
     assert not odd & set(final)
     assert len(first) - len(final) == int(0.1 * len(first)) == life.record("0001").n_dropped
-    envelope = load(life.registry.root, settings=life.settings).envelope
+    envelope = load(life.registry, settings=life.settings).envelope
     assert set(envelope.phase_n.tolist()) == {len(final)}
     assert envelope.phase[-1, 0].mean() < 5  # the highest readings of the first channel
 
@@ -298,7 +298,7 @@ def test_a_champion_that_cannot_be_loaded_does_not_keep_a_challenger_out(tmp_pat
     """One of its files is damaged, or it was trained for other channels."""
     if broken is None:
         life = collected(tmp_path)
-        train(life.registry.root, settings=settings_of(channels=[{"name": name} for name in "abc"]))
+        train(life.registry, settings=settings_of(channels=[{"name": name} for name in "abc"]))
     else:
         life = grown(tmp_path)
         (life.registry.folder(MODEL, "0001") / broken).write_bytes(b"damaged")
@@ -349,7 +349,7 @@ def test_a_lost_race_is_an_outcome(tmp_path: Path) -> None:
 
     def overtake(step: FitStep) -> None:
         if (step.phase, step.step.epoch) == ("final", 1):
-            train(life.registry.root, data=windows_of(30, seed=5), settings=life.settings)
+            train(life.registry, data=windows_of(30, seed=5), settings=life.settings)
 
     outcome = life.retrain(progress=overtake)
     assert (outcome.version, outcome.promoted, life.champion) == ("0003", False, "0002")

@@ -26,7 +26,7 @@ def collected(root: Path, n: int = 200, **more: Any) -> Life:
 
 
 def early_of(life: Life, version: str | None = None) -> EarlyModel | None:
-    return load(life.registry.root, version, settings=life.settings).early
+    return load(life.registry, version, settings=life.settings).early
 
 
 @pytest.mark.parametrize(

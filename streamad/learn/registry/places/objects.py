@@ -1,0 +1,411 @@
+"""Versions in an object store: published and promoted by conditional writes, loaded from copies on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from streamad.errors import ArtifactError, ObjectError, OutputError, RegistryError, StreamadError
+from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, decode_manifest, encode_manifest
+from streamad.learn.registry.places.copies import Copies
+from streamad.learn.registry.places.place import CURRENT_FILE, Current, RegistryAwayError
+from streamad.learn.registry.places.requests import Found, Objects
+from streamad.learn.registry.staging import StagedVersion, staged_version
+from streamad.learn.registry.verify import NAME, check_manifest_name, why_no_manifest
+
+_TRIES = 3
+"""How often a conditional write is tried that was not answered; obstore tries each several times."""
+_PAUSE_S = 0.2
+_CONTENDED = 100
+_NONCES_KEPT = 8
+_NONCE = re.compile(r"[0-9a-f]{16}")
+_CLAIM = re.compile(r"[0-9a-f]{32}")
+_GRACE: Final = timedelta(days=1)
+"""Files that no manifest names are left alone for so long: they may belong to a version being published."""
+_REMOVED = "removed"
+_AT_ONCE = 8
+_PROBES = ".streamad-check"
+_Head: TypeAlias = tuple[str, str | None]
+"""Key and ETag of a manifest."""
+_kept: set[str] = set()  # URLs whose stores take conditional writes, as this process has tried
+
+
+class ObjectPlace:
+    """Versions under a URL, safe for many processes on many machines; ``copies`` is a local folder.
+
+    Layout: ``NAME/versions/0007/manifest.json`` makes a version: a conditional creation claims the number when all
+    files lie in ``NAME/files/CLAIM/``, each under its sha256. ``NAME/CURRENT`` names the champion; it is replaced only
+    as the version of the object that was read, and keeps the marks of its last writers: a writer whose answer was lost
+    finds its own there.
+    """
+
+    def __init__(self, objects: Objects, copies: Path) -> None:
+        self._objects = objects
+        self._copies = Copies(copies / hashlib.sha256(objects.root.encode()).hexdigest()[:16], objects)
+        self._heads: dict[str, dict[_Head, bytes]] = {}
+
+    @property
+    def copies(self) -> Path:
+        """Return the folder of the copies, itself a registry's."""
+        return self._copies.root
+
+    def shown(self, *parts: str) -> str:
+        """Return the URL of what lies under the root."""
+        return "/".join((self._objects.root, *parts))
+
+    def names(self) -> list[str]:
+        """Return the names of all models."""
+        with _reading():
+            return sorted(name for name in self._objects.folders() if NAME.fullmatch(name))
+
+    def entries(self, name: str) -> list[tuple[str, str | None]]:
+        """Return the versions, and why what has a manifest elsewhere is none (None: it is one)."""
+        with _reading():
+            listed = self._objects.under(f"{name}/versions")
+        parts = {each.key: each.key.split("/")[2:] for each in listed}
+        keys = {
+            (each.key, each.e_tag): parts[each.key][0]
+            for each in listed
+            if len(parts[each.key]) == 2 and parts[each.key][1] == MANIFEST_FILE and NAME.fullmatch(parts[each.key][0])
+        }
+        contents = self._contents(name, list(keys))
+        return [
+            (version, why_no_manifest(contents[key], self.shown(name, "versions", version), name, version))
+            for key, version in keys.items()
+            if key in contents
+        ]
+
+    def _contents(self, name: str, keys: list[_Head]) -> dict[_Head, bytes]:
+        """Return the content of the objects ``keys``; what is known by its ETag is not read again."""
+        before = self._heads.get(name, {})
+        known = {key: before[key] for key in keys if key[1] is not None and key in before}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # starts a thread for each key that it is given, at most
+            unknown = [key for key in keys if key not in known]
+            for key, found in zip(unknown, pool.map(lambda key: self._get(key[0]), unknown), strict=True):
+                if found is not None:
+                    known[key] = found.content
+        self._heads[name] = known
+        return known
+
+    def has(self, name: str, version: str) -> bool:
+        """Return whether the version has a manifest."""
+        return self._get(_manifest_key(name, version)) is not None
+
+    def current(self, name: str) -> Current:
+        """Return what CURRENT holds, without the marks of its writers."""
+        current = _current_in(self._get(f"{name}/{CURRENT_FILE}"))
+        if current.content is not None:
+            self._copies.note_current(name, current.content)
+        return current
+
+    def set_current(self, name: str, version: str, check: Callable[[Current], None]) -> None:
+        """Replace CURRENT, as the version of the object that ``check`` has accepted."""
+        self._need_conditions()
+        key, own = f"{name}/{CURRENT_FILE}", secrets.token_hex(8)
+        for _ in range(_CONTENDED):
+            found = self._get(key)
+            check(_current_in(found))
+            nonces = (own, *_nonces_in(found))[:_NONCES_KEPT]
+            content = "\n".join((version, *nonces, "")).encode()
+            if self._write(key, content, found, lambda there: own in there.decode("ascii", "replace").split()):
+                break
+        else:
+            raise OutputError(f"cannot write {self.shown(key)}: others write it all the time: try again")
+        if not self.has(name, version):
+            text = f"model {name}: {version} was removed while it was put into service: put another one into service"
+            raise RegistryError(text)
+
+    def manifest(self, name: str, version: str) -> Manifest | None:
+        """Return the manifest of a version, None if there is none. Raises ArtifactError for a damaged one."""
+        found = self._get(_manifest_key(name, version))
+        return None if found is None else self._decoded(found.content, name, version)
+
+    def _decoded(self, content: bytes, name: str, version: str) -> Manifest:
+        where, label = self.shown(name, "versions", version), f"model {name} {version}"
+        manifest = decode_manifest(content, label, where)
+        check_manifest_name(where, manifest, name, version)
+        if not isinstance(manifest.claim, str) or not _CLAIM.fullmatch(manifest.claim):
+            text = f"{label}: {MANIFEST_FILE} was not published here: move {where} out of the registry, or train anew"
+            raise ArtifactError(text)
+        return manifest
+
+    def rewrite(self, name: str, version: str, change: Callable[[Manifest], Manifest | None]) -> bool:
+        """Replace the manifest, as the version of the object that was read; False if there is no such version."""
+        key = _manifest_key(name, version)
+        for _ in range(_CONTENDED):
+            if (found := self._get(key)) is None:
+                return False
+            changed = change(self._decoded(found.content, name, version))
+            if changed is None or (content := encode_manifest(changed)) == found.content:
+                return True
+            if self._write(key, content, found, lambda there, content=content: there == content):  # type: ignore[misc]
+                return True
+        raise OutputError(f"cannot write {self.shown(key)}: others write it all the time: try again")
+
+    def new_version(self, name: str, highest: Callable[[], int]) -> AbstractContextManager[StagedVersion]:
+        """Stage a version, on this machine, that becomes one by the creation of its manifest."""
+        self._need_conditions()
+
+        def publish(folder: Path, manifest: Manifest) -> str:
+            claim = secrets.token_hex(16)
+            self._upload(name, folder, manifest, claim)
+            number = highest() + 1
+            while not self._claimed(name, f"{number:04d}", msgspec.structs.replace(manifest, claim=claim)):
+                number += 1
+            return f"{number:04d}"
+
+        return staged_version(self._copies.staging(name), name, publish)
+
+    def _upload(self, name: str, folder: Path, manifest: Manifest, claim: str) -> None:
+        """Write the files of the version under their sha256; without them nothing is left, but by a kill."""
+        paths = {_file_key(name, claim, record.sha256): folder / file for file, record in manifest.files.items()}
+        try:
+            with _writing():
+                for key, path in paths.items():
+                    self._objects.put(key, path)
+        except BaseException:
+            with suppress(StreamadError):
+                self._objects.delete(paths)
+            raise
+
+    def _claimed(self, name: str, version: str, manifest: Manifest) -> bool:
+        """Create the manifest of the version; False if another has that number."""
+        manifest = msgspec.structs.replace(manifest, version=version)
+        content, key = encode_manifest(manifest), _manifest_key(name, version)
+        if not self._write(key, content, None, lambda there: there == content):
+            return False
+        assert isinstance(manifest.claim, str)
+        wanted = {_file_key(name, manifest.claim, record.sha256) for record in manifest.files.values()}
+        with _reading():
+            there = {each.key for each in self._objects.under(f"{name}/files/{manifest.claim}")}
+        if there == wanted:
+            return True
+        with _writing():  # it slept for a day, and a pruner took its files for those of a killed one
+            self._objects.delete([key, *wanted])
+        raise OutputError(f"model {name}: the publication took longer than {_GRACE.days} day: train again")
+
+    def folder(self, name: str, version: str) -> Path | None:
+        """Return the folder of the verified copy; while the store is away, of one that was made before."""
+        try:
+            found = self._get(_manifest_key(name, version))
+        except RegistryAwayError:
+            if (copy := self._copies.folder(name, version)) is not None:
+                return copy
+            raise
+        if found is None:
+            return None
+        manifest = self._decoded(found.content, name, version)
+        with _reading():
+            return self._copies.made(name, version, found.content, manifest)
+
+    def verify(self, name: str, version: str, manifest: Manifest) -> None:
+        """Check the sizes in the store, then a copy. Raises ArtifactError."""
+        assert isinstance(manifest.claim, str)
+        with _reading():
+            sizes = {each.key: each.size_bytes for each in self._objects.under(f"{name}/files/{manifest.claim}")}
+        for file, record in manifest.files.items():
+            size = sizes.get(_file_key(name, manifest.claim, record.sha256))
+            if size is not None and size != record.size_bytes:
+                why = f"{size} bytes, the manifest says {record.size_bytes}"
+                raise ArtifactError(f"model {name} {version}: {file} is damaged ({why}): train anew")
+        self.folder(name, version)
+
+    def training_folder(self, name: str) -> Path:
+        """Return the folder for the state of interrupted trainings, beside the copies."""
+        return self._copies.training_folder(name)
+
+    @contextmanager
+    def pruning(self, name: str) -> Iterator[None]:
+        """Keep nobody out; at the end remove files that no manifest names, a day after they were written."""
+        yield
+        self._clear(name)
+
+    def is_link(self, name: str, version: str) -> bool:
+        """Return False: an object store has no links."""
+        return False
+
+    def remove(self, name: str, version: str) -> bool:
+        """Delete the manifest, and then, unless CURRENT names the version now, its files."""
+        key = _manifest_key(name, version)
+        if (found := self._get(key)) is None:
+            return True
+        manifest = self._decoded(found.content, name, version)
+        with _writing():
+            self._objects.delete([key])
+        if _current_in(self._get(f"{name}/{CURRENT_FILE}")).content == version.encode():
+            self._write(key, found.content, None, lambda there: there == found.content)
+            return False
+        assert isinstance(manifest.claim, str)
+        with _writing():
+            self._objects.delete([each.key for each in self._objects.under(f"{name}/files/{manifest.claim}")])
+        return True
+
+    def _clear(self, name: str) -> None:
+        """Remove the files of publications that were killed.
+
+        A mark stops the publisher of such files, if it only slept: each of the two first writes, the pruner its mark,
+        the publisher its manifest, and then looks whether the other has. Ages are by the clock of the store alone.
+        """
+        with _reading():
+            claims: dict[str, list[Any]] = {}
+            for each in self._objects.under(f"{name}/files"):
+                claims.setdefault(each.key.split("/")[2], []).append(each)
+        named = self._claims(name)
+        if named is None or not (left := claims.keys() - named):
+            return
+        now = self._time(name)
+        old = {claim for claim in left if max(each.written for each in claims[claim]) < now - _GRACE}
+        with _writing():
+            for claim in old:
+                with suppress(ObjectError):
+                    self._objects.create(_file_key(name, claim, _REMOVED), b"")
+        named = self._claims(name)
+        for claim in () if named is None else sorted(old - named):
+            with _writing():
+                self._objects.delete([each.key for each in claims[claim]])
+                self._objects.delete([_file_key(name, claim, _REMOVED)])
+
+    def _claims(self, name: str) -> set[str] | None:
+        """Return the claims of all versions; None if a manifest cannot be read: nobody knows what it names."""
+        self._heads.pop(name, None)
+        try:
+            manifests = [self.manifest(name, version) for version, why in self.entries(name) if why is None]
+        except ArtifactError:
+            return None
+        return {str(manifest.claim) for manifest in manifests if manifest is not None}
+
+    def _time(self, name: str) -> datetime:
+        """Return the time by the clock of the store."""
+        prefix = f"{_PROBES}/{secrets.token_hex(8)}"
+        with _writing():
+            self._objects.create(f"{prefix}/now", b"")
+            listed = self._objects.under(prefix)
+            self._objects.delete([f"{prefix}/now"])
+        return listed[0].written
+
+    def check_writable(self) -> None:
+        """Try conditional writes with an object of its own. Raises OutputError, or RegistryError without them."""
+        key = f"{_PROBES}/{secrets.token_hex(8)}"
+        with _writing():
+            self._objects.create(key, b"1")
+            try:
+                found = self._objects.get(key)
+                mark = {} if found is None else found.mark
+                tries = (
+                    ("exists", lambda: self._objects.create(key, b"2")),
+                    (None, lambda: self._objects.replace(key, b"3", mark)),
+                    ("changed", lambda: self._objects.replace(key, b"4", mark)),
+                )
+                if not mark or not all(_answers(write) == wanted for wanted, write in tries):
+                    raise RegistryError(
+                        f"{self.shown()}: the store ignores conditions of writes (If-None-Match, If-Match), so one "
+                        "promotion could overwrite another: keep the registry in a store that has them, or in a folder"
+                    )
+            finally:
+                with suppress(ObjectError):
+                    self._objects.delete([key])
+
+    def _need_conditions(self) -> None:
+        if self._objects.root not in _kept:
+            self.check_writable()
+            _kept.add(self._objects.root)
+
+    def _get(self, key: str) -> Found | None:
+        with _reading():
+            return self._objects.get(key)
+
+    def _write(self, key: str, content: bytes, before: Found | None, is_own: Callable[[bytes], bool]) -> bool:
+        """Write an object in place of ``before``; False if another is there, and it was not written.
+
+        A refusal may be that of a second try whose first one was carried out, and an answer may be lost: what lies
+        there then says whether it was written. While nothing is known the same write is tried again: its condition
+        keeps it from being carried out twice.
+        """
+        last: ObjectError | None = None
+        for number in range(_TRIES):
+            if number:
+                time.sleep(_PAUSE_S * number)
+            try:
+                with _writing(away_too=False):
+                    if before is None:
+                        self._objects.create(key, content)
+                    else:
+                        self._objects.replace(key, content, before.mark)
+                return True
+            except ObjectError as error:
+                last = error
+            try:
+                found = self._objects.get(key)
+            except ObjectError as error:
+                if error.kind != "away":
+                    raise OutputError(f"cannot write {error}") from None
+                continue
+            if found is not None and is_own(found.content):
+                return True
+            if last.kind != "away":
+                return False
+        raise OutputError(f"cannot write {last}; it may have been written: look with streamad models list")
+
+
+def _manifest_key(name: str, version: str) -> str:
+    return f"{name}/versions/{version}/{MANIFEST_FILE}"
+
+
+def _file_key(name: str, claim: str, sha256: str) -> str:
+    return f"{name}/files/{claim}/{sha256}"
+
+
+def _lines(found: Found) -> list[str]:
+    return found.content.decode("ascii", "backslashreplace").splitlines()
+
+
+def _nonces_in(found: Found | None) -> Iterable[str]:
+    return () if found is None else filter(_NONCE.fullmatch, _lines(found)[1:])
+
+
+def _current_in(found: Found | None) -> Current:
+    """Return what CURRENT says beside the marks of its writers; all of it, if that is no single line."""
+    if found is None:
+        return Current()
+    version, *marks = _lines(found) or [""]
+    return Current(version.encode() if all(map(_NONCE.fullmatch, marks)) else found.content)
+
+
+def _answers(write: Callable[[], object]) -> str | None:
+    """Return the kind of the refusal of a write, None if it is carried out."""
+    try:
+        write()
+    except ObjectError as error:
+        return error.kind
+    return None
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn a refusal of the store into a RegistryError."""
+    try:
+        yield
+    except ObjectError as error:
+        kind = RegistryAwayError if error.kind == "away" else RegistryError
+        raise kind(f"cannot read the registry at {error}") from None
+
+
+@contextmanager
+def _writing(*, away_too: bool = True) -> Iterator[None]:
+    """Turn a refusal of the store into an OutputError, but for those of a condition; ``away_too``: and no answer."""
+    try:
+        yield
+    except ObjectError as error:
+        if error.kind in {"exists", "changed"} or (error.kind == "away" and not away_too):
+            raise
+        raise OutputError(f"cannot write {error}") from None
