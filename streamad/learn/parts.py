@@ -10,7 +10,7 @@ from typing import Any
 from streamad.errors import ConfigError, PluginError, Problem
 from streamad.judge.bank import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
-from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.registry import Registry, registry_at
 from streamad.learn.store.bounds import bounds_of
 from streamad.learn.store.database import models_in
 from streamad.learn.store.inliers import InlierStore
@@ -18,6 +18,7 @@ from streamad.plant import Plant
 from streamad.plugins import check_known, load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.places import is_stored
 from streamad.settings.plant_yaml import Effort, ModelSettings, Settings
 
 _NAME = re.compile(NAME_PATTERN)
@@ -54,7 +55,9 @@ def _is_of(settings: Settings, name: str) -> bool:
 
 def registry_of(plant: Plant) -> Registry:
     """Return the registry of the config."""
-    return Registry(plant.base_dir / plant.settings.model.registry)
+    model = plant.settings.model
+    place = model.registry if is_stored(model.registry) else plant.base_dir / model.registry
+    return registry_at(place, plant.base_dir / model.cache)
 
 
 def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:

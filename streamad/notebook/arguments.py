@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic import ValidationError
 
 from streamad.errors import InputError
+from streamad.safe_text import masked
+from streamad.settings.plant_yaml import ModelSettings
 
 _MOST: Final = 2**63 - 1  # torch's seeds end here
 
@@ -87,6 +90,16 @@ def path(name: str, value: Any, form: str) -> Path:
     if not isinstance(found, str) or not found or "\0" in found:
         raise refused(name, value, form)
     return Path(found)
+
+
+def place(name: str, value: Any, form: str = "the path of a folder, or a URL such as s3://bucket/prefix") -> Path | str:
+    """Return the path of a registry's folder, or its URL in an object store. Raises InputError."""
+    if isinstance(value, str) and ":/" in value:
+        try:
+            return ModelSettings(registry=value).registry
+        except ValidationError:
+            raise refused(name, masked(value), form) from None
+    return path(name, value, form)
 
 
 def truth(name: str, value: Any, form: str = "True or False") -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.system.clock import SystemClock
 
 _SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
-_REGISTRY: Final = Path("registry")
+_REGISTRY: Final = "registry"
 _ROWS: Final = re.compile(r"\.(csv|tsv|txt|parquet|pq)(\.gz)?$", re.IGNORECASE)
 _DAY_US: Final = 86_400_000_000
 _LONGER: Final = 4  # times the longest sequence is the limit, as streamad init writes it
@@ -115,6 +116,11 @@ def settings_of_version(manifest: Manifest, false_alarm_rate: float) -> Settings
     return settings.model_copy(update={"channels": fills})
 
 
+def user_cache() -> Path:
+    """Return the folder for copies of versions from object stores: in the user's cache, for there is no config."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamad"
+
+
 def plant_of(settings: Settings, folder: Path) -> Plant:
     """Return the plant of ``settings`` whose relative paths mean ``folder``. Raises PluginError, ConfigError."""
     check_known("detectors", settings.model.detector)
@@ -122,7 +128,7 @@ def plant_of(settings: Settings, folder: Path) -> Plant:
 
 
 def plant_yaml(
-    settings: Settings, source: str, registry: Path, columns: FrameColumns, sections: Mapping[str, Any]
+    settings: Settings, source: str, registry: str, columns: FrameColumns, sections: Mapping[str, Any]
 ) -> str:
     """Return a config of ``settings`` that reads ``source`` and serves from ``registry``. Raises InputError.
 
@@ -180,7 +186,7 @@ def _dumped(content: dict[str, Any]) -> str:
         raise InputError(f"the sections hold what YAML cannot: {one_line(str(error))}") from error
 
 
-def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
+def _content(settings: Settings, source: str, registry: str) -> dict[str, Any]:
     form, model = settings.window, settings.model
     window: dict[str, Any] = {"length": form.length, "longer": form.longer}
     if form.resample is not None:
@@ -206,7 +212,7 @@ def _content(settings: Settings, source: str, registry: Path) -> dict[str, Any]:
         "window": window,
         "model": {
             "name": model.name,
-            "registry": str(registry),
+            "registry": registry,
             "detector": model.detector,
             "options": dict(model.options),
             "seed": model.seed,

@@ -19,15 +19,14 @@ from streamad.judge.early.course import whole_course
 from streamad.learn.early.training import EarlyTraining
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.backends import RefusedBackend
-from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.registry import registry_at
 from streamad.learn.registry.verify import verify_files
 from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.learn.training.publishing import Prove
-from streamad.notebook.arguments import mapping, rate, says, text, texts, whole
-from streamad.notebook.arguments import path as a_path
-from streamad.notebook.config import argument_of, columns_of, plant_of, settings_of, settings_of_version
+from streamad.notebook.arguments import mapping, place, rate, says, text, texts, whole
+from streamad.notebook.config import argument_of, columns_of, plant_of, settings_of, settings_of_version, user_cache
 from streamad.notebook.model import Model, files_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.plant import Plant
@@ -147,7 +146,7 @@ def load(
     id: str | None = None,
     time: str | None = None,
 ) -> Model:
-    """Return a model of a plant: ``source`` is its ``plant.yaml``, or the folder of a registry.
+    """Return a model of a plant: ``source`` is its ``plant.yaml``, or a registry, by its folder or s3://BUCKET/PREFIX.
 
     ``model`` names one of several (None: that of the config; of a registry, the only one), ``version`` one that is not
     in service. A registry does not know the false-alarm rate: with its folder, say ``false_alarm_rate``. ``id`` and
@@ -157,14 +156,15 @@ def load(
     Raises InputError, ConfigError, RegistryError, and ArtifactError for a version that is damaged.
     """
     columns = _columns("id" if id is None else id, "time" if time is None else time, None)
-    path = a_path("source", source, "the path of a plant.yaml, or of a registry's folder")
+    form = "the path of a plant.yaml, or a registry: the path of its folder, or a URL such as s3://bucket/prefix"
+    path = place("source", source, form)
     for what, given in (("model", model), ("version", version)):
         if given is not None:
             text(what, given, f"a {what} as text")
     target = None if false_alarm_rate is None else rate(false_alarm_rate)
-    if not path.exists():
+    if isinstance(path, Path) and not path.exists():
         raise InputError(f"{path} is not there: give the path of a plant.yaml, or of the folder that Model.save wrote")
-    if path.is_dir():
+    if isinstance(path, str) or path.is_dir():
         plant = _plant_of_registry(path, model, version, target)
     else:
         plant = Plant(load_settings(path), path.absolute().parent, SystemClock(), path)
@@ -194,20 +194,22 @@ def model_of_version(plant: Plant, name: str, version: str, columns: FrameColumn
     return loaded
 
 
-def _plant_of_registry(path: Path, model: str | None, version: str | None, rate: float | None) -> Plant:
-    registry = Registry(path)
+def _plant_of_registry(kept: Path | str, model: str | None, version: str | None, rate: float | None) -> Plant:
+    copies = user_cache()
+    registry = registry_at(kept, copies)
     names = registry.names()
     if rate is None:
         raise InputError(
-            f"{path} is a registry, which knows no rate: streamad.load({str(path)!r}, false_alarm_rate=0.02)"
+            f"{kept} is a registry, which knows no rate: streamad.load({str(kept)!r}, false_alarm_rate=0.02)"
         )
     if model is None and len(names) != 1:
-        raise InputError(f"{path} holds {len(names)} models: name one with model= (there are: {', '.join(names)})")
+        raise InputError(f"{kept} holds {len(names)} models: name one with model= (there are: {', '.join(names)})")
     name = model or names[0]
     chosen = registry.in_service(name) if version is None else registry.named(name, version)
     settings = settings_of_version(registry.manifest(name, chosen), rate)
-    own = settings.model.model_copy(update={"registry": path.absolute()})
-    return Plant(settings.model_copy(update={"model": own}), path.absolute(), SystemClock())
+    where = kept if isinstance(kept, str) else str(kept.absolute())
+    own = settings.model.model_copy(update={"registry": where, "cache": copies})
+    return Plant(settings.model_copy(update={"model": own}), Path.cwd(), SystemClock())
 
 
 def _names(sequences: Sequences, channels: tuple[str, ...] | None) -> tuple[str, ...]:

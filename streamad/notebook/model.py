@@ -28,10 +28,11 @@ from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.early.fitting import LookFitting
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.manifest import MANIFEST_FILE, UNCOMPARED, Manifest, PromotionDecision
-from streamad.learn.registry.registry import Registry, folder_of
+from streamad.learn.registry.registry import folder_of, registry_at
 from streamad.messages import Verdict
-from streamad.notebook.arguments import path, text, truth
-from streamad.notebook.config import plant_of, plant_yaml
+from streamad.notebook.arguments import place as a_place
+from streamad.notebook.arguments import text, truth
+from streamad.notebook.config import plant_of, plant_yaml, user_cache
 from streamad.notebook.reasons import Reasons, reasons_of
 from streamad.notebook.sequences import FrameColumns, Sequences, sequences_of
 from streamad.settings.plant_yaml import Settings
@@ -213,21 +214,21 @@ class Model:
     # --- where it goes ---------------------------------------------------------------------------------------------
 
     def save(self, registry: str | Path, *, name: str | None = None, promote: bool = True) -> str:
-        """Publish the model as the next version of ``name`` in a registry's folder and return its number.
+        """Publish the model as the next version of ``name`` in a registry (folder or s3://...) and return its number.
 
         It is the version that was fitted, byte for byte; ``streamad run`` serves it with a config of the same channels
         and windows (``plant_yaml``). ``promote`` puts it into service. Raises RegistryError, OutputError.
         """
-        into = Registry(path("registry", registry, "the path of a folder"))
+        into = registry_at(a_place("registry", registry), user_cache())
         name = self._settings.model.name if name is None else text("name", name, "the model's name as text")
         promotes = truth("promote", promote)
         before = into.current(name)
         with into.new_version(name) as staged:
             for file, content in self._files.items():
                 if file != MANIFEST_FILE:
-                    place = staged.folder / file
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(content)
+                    target = staged.folder / file
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content)
             manifest = msgspec.structs.replace(self.manifest, parent=before, decision=None, challenged=())
             version = staged.publish(manifest)
         if promotes:
@@ -244,9 +245,9 @@ class Model:
         ``sequences={"end": ["gap"], "gap": "1h"}``, ``sinks={"alerts": "alerts.jsonl"}``; ``streamad init`` finds out
         from a sample how messages are read and when sequences end. Raises InputError.
         """
-        folder = path("registry", registry, "the path of a folder")
-        place = text("source", source, "a path or URL, such as kafka://broker/topic")
-        return plant_yaml(self._settings, place, folder, self._columns, sections)
+        kept = str(a_place("registry", registry))
+        url = text("source", source, "a path or URL, such as kafka://broker/topic")
+        return plant_yaml(self._settings, url, kept, self._columns, sections)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -349,9 +350,9 @@ def _written(root: Path, name: str, files: Mapping[str, bytes]) -> str:
     home = folder_of(root, name, version)
     with writing(root):
         for file, content in files.items():
-            place = home / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            target = home / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     return version
 
 

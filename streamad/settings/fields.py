@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +22,9 @@ from pydantic import (
 )
 
 from streamad.errors import ConfigError, Problem
+from streamad.objects.stores import SCHEMES
 from streamad.plugins import secret_advice, secret_in
+from streamad.safe_text import masked
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -42,6 +45,35 @@ _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 URL_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*:/")
 """Matches what a person means as a URL where the config wants the path of a folder."""
 Url = Annotated[str, AfterValidator(_no_password)]
+
+
+def _registry_place(place: str) -> str:
+    if ":/" not in place:
+        return place
+    parts = urlsplit(place)
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise ValueError(f"{masked(place)!r} is no folder and no place in an object store: write s3://BUCKET/PREFIX")
+    is_account = parts.scheme == "abfss" and ":" not in parts.netloc
+    if parts.query or parts.fragment or ":" in parts.netloc or ("@" in parts.netloc and not is_account):
+        raise ValueError("holds more than bucket and prefix: write those; credentials come from the environment")
+    if not all(part.strip(".") for part in parts.path.rstrip("/").split("/")[1:]):
+        raise ValueError(f"{place!r} has an empty part, or one of dots alone: write s3://BUCKET/PREFIX")
+    return place.rstrip("/")
+
+
+def _as_text(place: object) -> object:
+    return str(place) if isinstance(place, Path) else place
+
+
+def _local_folder(folder: Path) -> Path:
+    if URL_LIKE.match(str(folder)):  # Path has made one slash of two
+        raise ValueError(f"{str(folder)!r} is no folder: write the path of one on this machine")
+    return folder
+
+
+RegistryPlace = Annotated[str, BeforeValidator(_as_text), AfterValidator(_registry_place)]
+"""The path of a folder, or the URL of a bucket with a prefix."""
+LocalFolder = Annotated[Path, AfterValidator(_local_folder)]
 
 
 class ConfigSection(BaseModel):

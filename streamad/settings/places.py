@@ -13,6 +13,7 @@ from typing import Any
 
 from streamad.errors import Problem
 from streamad.messages import Role
+from streamad.objects.stores import SCHEMES
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 
@@ -22,6 +23,7 @@ OUTPUT_ROLES: tuple[Role, ...] = (
 """The roles of messages that a run writes to sinks, each as the config says."""
 _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
+    "model.cache": ("0123456789abcdef/default/versions/0001/probe.npz",),
     "learning.store": ("inliers.sqlite3", "learner.json"),
     "run.checkpoint": ("progress.json",),
     "sinks.status": ("worker.jsonl",),
@@ -82,7 +84,8 @@ def file_path(url: str) -> str | None:
 
 def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
     """Return the local folders that the plant writes, links resolved, by the key of the config."""
-    urls = {"model.registry": str(settings.model.registry)}
+    model = settings.model
+    urls = {"model.cache": str(model.cache)} if is_stored(model.registry) else {"model.registry": str(model.registry)}
     if settings.run.checkpoint is not None:
         urls["run.checkpoint"] = str(settings.run.checkpoint)
     if settings.learning is not None:
@@ -123,6 +126,11 @@ def _named_files(where: str, value: object) -> Iterator[tuple[str, str]]:
             yield path, inner
         else:
             yield from _named_files(path, inner)
+
+
+def is_stored(registry: str | Path) -> bool:
+    """Return whether a registry lies in an object store, not in a folder."""
+    return str(registry).partition("://")[0] in SCHEMES
 
 
 def _real(path: Path) -> Path:

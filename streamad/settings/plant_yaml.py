@@ -17,7 +17,7 @@ from streamad.plugins import gives_files, nearest_key, split_url
 from streamad.settings.batch_table import Table, check_decode, contradiction, rules_of
 from streamad.settings.boundaries import BoundaryRules, While
 from streamad.settings.decode import ChannelSettings, DecodeSettings
-from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Size, Url
+from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, LocalFolder, Name, RegistryPlace, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.numerals import check_decimal, option_decimal
 from streamad.settings.outputs import (
@@ -154,8 +154,10 @@ class ModelSettings(ConfigSection):
     """Name in the registry."""
     recordings: Url | None = None
     """Recordings of normal sequences for `streamad train`; null: the source."""
-    registry: Path = Path("registry")
-    """Folder of the model registry."""
+    registry: RegistryPlace = "registry"
+    """Folder of the model registry, or its URL in an object store: s3://, gs://, az://."""
+    cache: LocalFolder = Path("registry-copies")
+    """Local folder for what such a registry needs on each machine: copies of versions, state of trainings."""
     detector: str = "ensemble"
     """Kind of detector (entry point)."""
     options: dict[str, Any] = Field(default={})
@@ -185,16 +187,6 @@ class ModelSettings(ConfigSection):
         if limit == 0:
             raise ValueError("must be longer than 0 (null: no limit)")
         return limit
-
-    @field_validator("registry")
-    @classmethod
-    def _is_a_folder(cls, folder: Path) -> Path:
-        if ":/" in str(folder):  # Path has made one slash of two
-            raise ValueError(
-                f"{str(folder)!r} is no folder: a model is promoted by an atomic rename under a lock, so the registry "
-                "lies on a POSIX file system (mount one that all workers share)"
-            )
-        return folder
 
 
 class RunSettings(ConfigSection):

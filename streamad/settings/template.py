@@ -121,7 +121,7 @@ def judging_sections(recordings: Entry, *, early: bool) -> tuple[Section, ...]:
         ("The detector, what it learns from, and the folder of its versions.",),
         (
             recordings,
-            Entry("registry", "registry", "every trained version is kept here"),
+            Entry("registry", "registry", "every trained version is kept here; or s3://BUCKET/PREFIX"),
             Entry("calibration", 0.5, "share held out for the false-alarm rate (below 150 sequences: out of fold)"),
             Entry("seed", 0, "same data, same seed, same model"),
             Entry("device", "auto", "auto, cpu, cuda or cuda:0"),

@@ -13,7 +13,8 @@ from pathlib import Path
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
 from streamad.commands.shared.plants import need_notify
-from streamad.errors import CheckpointError, StreamadError
+from streamad.errors import CheckpointError, OutputError, StreamadError
+from streamad.learn.parts import registry_of
 from streamad.messages import Role
 from streamad.outputs.marks.place import check_feedback
 from streamad.outputs.reading import place_of
@@ -24,7 +25,7 @@ from streamad.ports import Owner, Sink, TransactionalSource
 from streamad.runtime.checkpoint import check_owner, other_checkpoint
 from streamad.runtime.wiring import sink_for, source_for, status_sink
 from streamad.safe_text import masked
-from streamad.settings.places import LEARNER_EVENTS, file_of, learner_events_url, place_key, sink_urls
+from streamad.settings.places import LEARNER_EVENTS, file_of, is_stored, learner_events_url, place_key, sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
@@ -49,7 +50,24 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
     findings += _check_marks(plant, is_reported="feedback" in broken)
     if (status := settings.sinks.status) is not None:
         findings += _place(plant, "sinks.status", status, _folder_of_workers, lambda: status_sink(plant).get("status"))
-    return findings + _conflicts(plant, "model.registry")
+    return findings + _conflicts(plant, "model.registry") + _conflicts(plant, "model.cache") + _check_stored(plant)
+
+
+def _check_stored(plant: Plant) -> list[Finding]:
+    """Check that a registry in an object store can be read, and takes conditional writes; a worker only reads."""
+    check, url = "model.registry", plant.settings.model.registry
+    if not is_stored(url):
+        return []
+    registry = registry_of(plant)
+    try:
+        registry.names()
+        registry.check_writable()
+    except OutputError as error:
+        return [warning(check, str(error), "workers need no more; train, learn and models promote do")]
+    except StreamadError as error:
+        return failure(check, error)
+    found = _unusable_folder("model.cache", "model.cache", plant.base_dir / plant.settings.model.cache)
+    return [found or ok(check, f"{url} (takes conditional writes)")]
 
 
 def _check_marks(plant: Plant, *, is_reported: bool) -> list[Finding]:

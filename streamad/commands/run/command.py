@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from streamad.commands.shared.plants import load_whole_plant, located, need_web,
 from streamad.errors import ConfigError, Problem, UsageError
 from streamad.judge.shift import lines_of
 from streamad.learn.parts import registry_of
+from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.plant import Plant
 from streamad.ports import Source, TransactionalSource
 from streamad.runtime.wiring import check_clock, committer_for, source_for
@@ -208,7 +210,8 @@ async def _supervise(
             "a Kafka source can"
         )
     if plant.settings.learning is None and plant.settings.models is None:
-        registry_of(plant).in_service(plant.settings.model.name)
+        with suppress(RegistryAwayError):  # each worker says what it does without
+            registry_of(plant).in_service(plant.settings.model.name)
     host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
     base = plant.settings.source.options.get("instance") or f"{plant.settings.name}-{host}"
     supervisor = Supervisor(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, suppress
+from typing import TypeAlias
 
 from cronsim import CronSim, CronSimError
 
@@ -16,10 +18,14 @@ from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.runtime.metrics import MetricsServer, Observed, ServedModel, WorkerCollector
 from streamad.runtime.pipeline import Pipeline
+from streamad.system.threads import LoneThread
 from streamad.telemetry.events import EventLog
 from streamad.types import from_us, to_us
 
 _LOOK_US = 60_000_000
+_WAIT_S = 0.2
+_Trained: TypeAlias = tuple[int | None, int | None]
+"""When a version was trained, and the newest one of its model."""
 
 
 @asynccontextmanager
@@ -54,34 +60,54 @@ async def metrics_beside(
         yield
     finally:
         await server.close()
+        served.close()
 
 
 class _Served:
-    """Describes the models in service from the registry, whose files are looked at once a minute at most."""
+    """Describes the models in service from the registry, which is looked at once a minute at most.
+
+    That takes a thread of its own: the store of a registry may not answer for long, and the loop must not wait.
+    """
 
     def __init__(self, plant: Plant) -> None:
         self._plant = plant
         self._registry = registry_of(plant)
-        self._found: dict[ModelRef, tuple[int, ServedModel]] = {}
+        self._thread = LoneThread("streamad-metrics-registry")
+        self._looks: dict[ModelRef, tuple[int, Future[_Trained]]] = {}
+        self._found: dict[ModelRef, _Trained] = {}
         schedule = None if plant.settings.learning is None else plant.settings.learning.schedule
         self._interval_s = None if schedule is None else _interval_s(schedule, plant.clock.now_us())
 
     def of(self, model: ModelInService) -> ServedModel:
+        alerts = self._plant.settings.alerts
+        trained_us, last_training_us = self._times_of(model.ref)
+        return ServedModel(
+            model.ref,
+            alerts.false_alarm_rate,
+            n_calibration=len(model.calibration.scores),
+            trained_us=trained_us,
+            last_training_us=last_training_us,
+            interval_s=self._interval_s,
+            warning_rate=None if alerts.early is None or model.early is None else alerts.early.false_alarm_rate,
+        )
+
+    def _times_of(self, ref: ModelRef) -> _Trained:
+        """Return what is known by now; what a slow store has not said yet, a later scrape shows."""
         now_us = self._plant.clock.monotonic_us()
-        looked_us, found = self._found.get(model.ref, (0, None))
-        if found is None or now_us - looked_us > _LOOK_US:
-            alerts = self._plant.settings.alerts
-            found = ServedModel(
-                model.ref,
-                alerts.false_alarm_rate,
-                n_calibration=len(model.calibration.scores),
-                trained_us=self._trained_us(model.ref.name, model.ref.version),
-                last_training_us=self._trained_us(model.ref.name, None),
-                interval_s=self._interval_s,
-                warning_rate=None if alerts.early is None or model.early is None else alerts.early.false_alarm_rate,
-            )
-            self._found[model.ref] = now_us, found
-        return found
+        looked_us, look = self._looks.get(ref, (0, None))
+        if look is None or (look.done() and now_us - looked_us > _LOOK_US):
+            look = self._thread.submit(self._looked, ref)
+            self._looks[ref] = now_us, look
+        with suppress(TimeoutError, CancelledError):
+            self._found[ref] = look.result(_WAIT_S)
+        return self._found.get(ref, (None, None))
+
+    def _looked(self, ref: ModelRef) -> _Trained:
+        return self._trained_us(ref.name, ref.version), self._trained_us(ref.name, None)
+
+    def close(self) -> None:
+        """End the thread without waiting for a look."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _trained_us(self, name: str, version: str | None) -> int | None:
         """Return when a version was trained, None: the newest one; None if it cannot be read."""

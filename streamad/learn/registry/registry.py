@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +22,7 @@ from streamad.ports import Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray
 
+_FULL_NUMBER = re.compile(r"[0-9]{4}|[1-9][0-9]{4,}")
 _DECISIONS_KEPT = 50  # in which a version was the champion: with one training a night, seven weeks of them
 
 
@@ -115,6 +117,8 @@ class Registry:
 
     def named(self, name: str, version: str) -> str:
         """Return the version that a person means by ``version``: 3 is 0003; else ``version``. Raises RegistryError."""
+        if _FULL_NUMBER.fullmatch(version):
+            return version
         known = [each for each, _ in self._entries(name)]
         if version in known or not (version.isascii() and version.isdecimal()):
             return version
@@ -281,6 +285,16 @@ class Registry:
         content = self._place.current(name).content or b""
         known = [*self.versions(name), content.decode("ascii", "replace").strip()]
         return max((int(version) for version in known if version.isdecimal() and NAME.fullmatch(version)), default=0)
+
+
+def registry_at(place: str | Path, copies: Path) -> Registry:
+    """Return the registry in a folder (a path), or at a URL in an object store; ``copies`` is for that alone."""
+    if isinstance(place, Path):
+        return Registry(place)
+    from streamad.learn.registry.places.objects import ObjectPlace  # noqa: PLC0415 - few need it
+    from streamad.learn.registry.places.requests import BucketObjects  # noqa: PLC0415
+
+    return Registry(ObjectPlace(BucketObjects(place), copies))
 
 
 def folder_of(root: Path, name: str, version: str) -> Path:

@@ -55,7 +55,9 @@ class StagedVersion:
             files = describe_files(self.folder)
             for name in files:
                 sync_file(self.folder / name)
-        return self._publish(self.folder, msgspec.structs.replace(draft, name=self._name, files=files))
+        return self._publish(
+            self.folder, msgspec.structs.replace(draft, name=self._name, files=files, claim=msgspec.UNSET)
+        )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from streamad.errors import UsageError
@@ -13,9 +14,11 @@ from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.hot_swap import emit_without_looks
+from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.telemetry.events import Emit
+from streamad.telemetry.logs import get_logger
 
 
 async def models_at_work(
@@ -40,7 +43,7 @@ async def models_at_work(
             emit_refused(batcher.model, emit)
 
     if settings.models is None:
-        model = _in_service(plant, name, version, may_learn=may_learn)
+        model = _in_service(plant, name, version, may_learn=may_learn, emit=emit)
         batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
         taken(name, batcher)
         return batcher
@@ -49,9 +52,9 @@ async def models_at_work(
     bank = ModelBank(
         settings,
         plant.clock,
-        lambda name: _in_service(plant, name, may_learn=settings.learning is not None),
+        lambda name: _in_service(plant, name, may_learn=settings.learning is not None, emit=emit),
         taken,
-        existing=[model for model in registry_of(plant).names() if model.startswith(f"{name}.")],
+        existing=[model for model in _known_names(plant) if model.startswith(f"{name}.")],
     )
     await bank.open()
     return bank
@@ -80,9 +83,37 @@ def _version(plant: Plant, ref: ModelRef) -> ModelInService:
 
 
 def _in_service(
-    plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False
+    plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False, emit: Emit | None = None
 ) -> ModelInService | None:
+    """Return the version in service, None if there is none and ``may_learn``.
+
+    While the store of the registry is away that is the last one which this machine has seen in service: said by the
+    event ``registry_away``, or in the log.
+    """
     versions = versions_of(plant, name)
-    if may_learn and version is None and versions.current() is None:
-        return None
-    return versions.load(version)
+    try:
+        if may_learn and version is None and versions.current() is None:
+            return None
+        return versions.load(version)
+    except RegistryAwayError as error:
+        copies = versions.registry.copies
+        last = None if copies is None or version is not None else copies.current_or_none(name)
+        if copies is None or last is None:
+            raise
+        model = replace(versions, registry=copies).load(last)
+        text = f"{error}; {name} {last} judges, the version in service when this machine last read the registry"
+        if emit is not None:
+            emit("registry_away", text, model=model.ref)
+        else:
+            get_logger().warning("the registry is away", reason=text)
+        return model
+
+
+def _known_names(plant: Plant) -> tuple[str, ...]:
+    """Return the models that have versions; while the store is away, those of which this machine has copies."""
+    registry = registry_of(plant)
+    try:
+        return registry.names()
+    except RegistryAwayError:
+        assert registry.copies is not None
+        return registry.copies.names()

@@ -181,10 +181,11 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         ("learning: {max_reserve: 60, max_aside: 91}", "write max_training: 182"),
         ("learning: {max_accepted: many}", "write max_training: 2000"),
         ("learning: {schedule: nightly}", "write such as '0 3 * * *'"),
-        (
-            "model: {registry: 's3://bucket/models'}",
-            "so the registry lies on a POSIX file system (mount one that all workers share)",
-        ),
+        ("model: {registry: 'ftp://host/models'}", "no place in an object store: write s3://BUCKET/PREFIX"),
+        ("model: {registry: 's3://key:hunter22@bucket/models'}", "holds more than bucket and prefix: write those"),
+        ("model: {registry: 's3://bucket/models?token=hunter22'}", "credentials come from the environment"),
+        ("model: {registry: 's3://bucket/../models'}", "has an empty part, or one of dots alone"),
+        ("model: {cache: 's3://bucket/copies'}", "'s3:/bucket/copies' is no folder: write the path of one"),
         ("model: {backend: onnx}", "'onnxruntime' or 'openvino'; did you mean 'onnxruntime'?"),
         ("model: {backend: OpenVINO}", "did you mean 'openvino'?"),
         ("model: {backend: 7}", "Input should be 'auto', 'torchscript', 'onnxruntime' or 'openvino'"),
@@ -195,6 +196,7 @@ def test_keys_that_contradict_each_other_or_their_meaning(load: Load, section: s
     (problem,) = problems(load, MINIMAL + section + "\n")
     assert message in problem
     assert "(line 5)" in problem
+    assert "hunter22" not in problem
 
 
 def test_a_channel_named_twice(load: Load) -> None:
