@@ -31,6 +31,7 @@ class StubS3:
         self.before_rest: threading.Event | None = None
         self.is_half_sent = threading.Event()
         self.gives_etags = True
+        self.lists_quotes = True  # Azure's lists have ETags without quotes
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
         self._sorted: list[str] = []
@@ -73,9 +74,10 @@ class StubS3:
         begin = bisect_left(self._sorted, prefix) if not after else bisect_right(self._sorted, after)
         keys = [key for key in self._sorted[begin : begin + PAGE + 1] if key.startswith(prefix)]
         page, is_cut = keys[:PAGE], len(keys) > PAGE
+        quotes = "" if self.lists_quotes else '"'
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>2026-05-28T20:26:40.000Z</LastModified>"
-            f"<ETag>{etag(self.objects[key])}</ETag><Size>{len(self.objects[key])}</Size></Contents>"
+            f"<ETag>{etag(self.objects[key]).strip(quotes)}</ETag><Size>{len(self.objects[key])}</Size></Contents>"
             for key in page
         )
         more = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if is_cut else ""

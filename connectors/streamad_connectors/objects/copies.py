@@ -27,12 +27,14 @@ _PREFIX: Final = "streamad-objects-"
 _LOCK: Final = ".lock"
 _CHUNK_BYTES = 1 << 20
 _LOOK_S = 0.1
+_UTC: Final = "+00:00"
+"""The end of a tag that is a time."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as it was listed; ``tag`` is its ETag, or else its time of change, and "" if it has neither.
+    """An object as it was listed; ``tag`` is its ETag without quotes, or else its time of change, "" if it has neither.
 
     Unless it ``is_pinned``, its tag is no ETag, and it may not be replaced, such as a file of a table.
     """
@@ -205,14 +207,14 @@ class Copies:
 
 
 def fetched(bucket: Bucket, key: str, pinned_to: str = "") -> Any:
-    """Begin to read ``key``, of the version with the ETag ``pinned_to``; raises what obstore does.
+    """Begin to read ``key``, of the version with the tag ``pinned_to``; raises what obstore does.
 
     Web servers may give weak ETags, which match nothing (RFC 9110, 13.1.1): the answer's must be compared.
     """
     import obstore  # noqa: PLC0415 - an extra
 
-    is_strong = pinned_to.startswith('"') and not bucket.root.startswith("http")
-    return obstore.get(bucket.store, key, options={"if_match": pinned_to} if is_strong else {})
+    is_sent = pinned_to and not pinned_to.endswith(_UTC) and not bucket.root.startswith("http")
+    return obstore.get(bucket.store, key, options={"if_match": f'"{pinned_to}"'} if is_sent else {})
 
 
 def listed(meta: Any, copies: Copies) -> StoredObject:
@@ -223,7 +225,8 @@ def listed(meta: Any, copies: Copies) -> StoredObject:
 
 def _tag_of(meta: Any) -> str:
     changed = meta["last_modified"]
-    return meta["e_tag"] or (changed.isoformat() if changed.timestamp() > 0 else "")
+    tag = (meta["e_tag"] or "").strip('"')  # Azure lists them without
+    return tag or (changed.isoformat() if changed.timestamp() > 0 else "")
 
 
 def _unread(error: ObjectError, url: str) -> SourceError:

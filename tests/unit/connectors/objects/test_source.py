@@ -260,6 +260,11 @@ async def test_an_object_is_replaced_while_it_is_copied(stub: StubS3, tmp_path: 
     assert "in/a.jsonl: " in await failing("s3://bucket/in", tmp_path)
 
 
+async def test_etags_that_are_listed_without_quotes(stub: StubS3, tmp_path: Path) -> None:
+    stub.objects, stub.lists_quotes = {"in/a.jsonl": lines(5)}, False
+    assert len((await read_all(opened("s3://bucket/in", tmp_path))).records["a.jsonl"]) == 5
+
+
 async def test_a_truncated_object_is_continued_and_at_last_refused(stub: StubS3, tmp_path: Path) -> None:
     stub.objects, stub.cut_at = {"in/a.jsonl": lines(2000)}, 40_000
     (records,) = (await read_all(opened("s3://bucket/in", tmp_path))).records.values()
