@@ -59,7 +59,7 @@ QUICK_LEARNING = {
     "after_inliers": 40,
     "promotion": PromotionSettings(min_comparison=5),
 }
-QUICK_MODEL = {"detector": "nearest", "options": {}}
+QUICK_MODEL = {"detector": "nearest", "options": {}, "references": ()}
 QUICK_BATCHES = 40  # times fewer
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import data
+from tests.support.examples import IS_CI, examples
 from tests.support.kafka.broker import Broker, jars_or_skip, new_broker
 from tests.support.objects import bucket, s3_endpoint
 from tests.support.proof import proved_in_fork
@@ -18,9 +19,9 @@ from tests.support.proof import proved_in_fork
 __all__ = ["bucket", "s3_endpoint"]
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
-settings.register_profile("default", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+settings.register_profile("default", deadline=None, max_examples=examples(100))
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if IS_CI else "default")
 
 _PRIORITY = str(Path(__file__).parent / "support" / "priority")
 if _PRIORITY not in os.environ.get("PYTHONPATH", ""):

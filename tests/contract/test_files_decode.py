@@ -23,6 +23,7 @@ from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSetti
 from streamad.settings.numerals import Numerals
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, SampleBlock
+from tests.support.examples import examples
 from tests.support.ingest.decoded import block_in
 
 CHANNELS = ("temp_c", "pressure_bar")
@@ -93,7 +94,7 @@ WRITTEN = st.one_of(
 
 
 @given(st.lists(WRITTEN, min_size=1, max_size=8), st.sampled_from(MARKS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 async def test_a_cell_is_the_number_that_the_plants_marks_make_it_or_a_bad_value(
     tmp_path_factory: pytest.TempPathFactory, cells: list[str], marks: tuple[Any, Any]
 ) -> None:

@@ -18,7 +18,7 @@ BENCHMARK = BENCHMARKS / "faults.py"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 @pytest.mark.usefixtures("kafka_jars")
-@pytest.mark.parametrize("more", [[], ["--hold"], ["--each"], ["--while"]])
+@pytest.mark.parametrize("more", [[], ["--hold", "--each", "--while"]])
 def test_a_few_kills_lose_and_repeat_nothing(more: list[str]) -> None:
     sizes = ["--kills", "4", "--workers", "2", "--detector", "mean_square", "--limit-s", "120", *more]
     done = subprocess.run(

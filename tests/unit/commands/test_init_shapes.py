@@ -19,11 +19,12 @@ from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import StreamadError
 from streamad.types import FinishedSequence
+from tests.support.examples import examples
 from tests.support.exports import NAMES, Row, Shape, plant, shapes, write
 from tests.unit.commands.test_init import sequences_of
 
-N_DRAWS = int(os.environ.get("N_SHAPES", "100"))
-"""How many shapes are drawn; CI draws the same ones every time."""
+N_DRAWS = int(os.environ.get("N_SHAPES", examples(100)))
+"""How many shapes are drawn."""
 
 
 def read(sample: Path, config: Path) -> tuple[list[FinishedSequence], list[str], str] | None:

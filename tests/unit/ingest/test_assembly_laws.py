@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import HOLDS, arrivals, orderly, orderly_settings, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome, singles_of
 from tests.support.ingest.buffered import pending_samples
@@ -76,7 +77,7 @@ def without_positions(found: Outcome) -> Outcome:
         Record("s", "B", (98,), (ONE,)),
     ],
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
     assert outcome(limits, records) == model_outcome(limits, records)
 
@@ -87,7 +88,7 @@ def test_agrees_with_the_model_where_samples_go_the_short_ways(limits: SequenceS
 
 
 @given(sequence_settings(), arrivals(), HOLDS)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_sequence_begins_with_the_newest_readings_before_it(
     limits: SequenceSettings, records: list[Record], holds: dict[int, str]
 ) -> None:

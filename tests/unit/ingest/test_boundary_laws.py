@@ -18,6 +18,7 @@ from streamad.settings.boundaries import BoundaryRules, WhileSettings
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import OUTSIDE, Boundary
 from streamad.types import Record as StoredRecord
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_of, tags_first
 from tests.support.ingest.boundary_cases import (
@@ -79,7 +80,7 @@ rules_of = st.sampled_from(RULES)
 
 
 @given(rules_of, st.data())
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_agrees_with_the_model_sample_by_sample(rules: BoundaryRules, data: st.DataObject) -> None:
     limits, records = data.draw(boundary_settings(rules)), data.draw(bounded(rules))
     model = model_of(limits, records, rules)
@@ -204,7 +205,7 @@ def reading_of(record: Record, start_us: int) -> bytes:
 
 
 @given(rules_of, st.integers(1, 3), st.booleans(), st.data())
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_a_restart_changes_nothing(rules: BoundaryRules, crashes: int, from_start: bool, data: st.DataObject) -> None:
     state, fields = PLANTS[rules]
     limits = data.draw(boundary_settings(rules))

@@ -16,6 +16,7 @@ from streamad.ingest.sequences.streams import PartitionStreams
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import HOLDS, orderly, orderly_settings, us
 from tests.support.ingest.assembly_model import Record, all_of, cut_of, lates_of
 from tests.support.ingest.buffered import n_buffered, pending_samples
@@ -33,7 +34,7 @@ class LongWay(Assembler):
 
 
 @given(orderly_settings(), orderly(), st.none() | HOLDS, st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_short_way_does_what_the_long_way_does(
     limits: SequenceSettings, records: list[Record], holds: dict[int, str] | None, data: st.DataObject
 ) -> None:

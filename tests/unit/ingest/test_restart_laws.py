@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from streamad.ingest.table.rows import Row
 from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import (
     arrivals,
     orderly,
@@ -25,7 +26,7 @@ from tests.support.runtime.pipeline import START_US
 
 
 @given(table_settings(), rows(start=START_US + 50, routes=True), scripts(arrivals(most=16)), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_restart_cuts_by_the_table_as_before(
     limits: SequenceSettings, table: list[Row], script: list[Step], data: st.DataObject
 ) -> None:
@@ -44,7 +45,7 @@ def test_a_restart_cuts_by_the_table_as_before(
 
 
 @given(sequence_settings(), scripts(arrivals(most=16)), st.integers(1, 3), st.booleans(), st.data())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_ends_from_outside_are_repeated_where_they_were(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:
@@ -68,7 +69,7 @@ def test_a_restart_changes_nothing_where_samples_go_the_short_ways(
 @given(
     sequence_settings(), scripts(together(arrivals(most=16)), each=True), st.integers(1, 3), st.booleans(), st.data()
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_restart_changes_nothing_where_records_hold_several_sequences(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:
@@ -78,7 +79,7 @@ def test_a_restart_changes_nothing_where_records_hold_several_sequences(
 
 
 @given(restarting_settings(), scripts(restarting(), 0), st.integers(1, 3), st.booleans(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_restart_finds_the_same_beginnings_where_times_restart(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_restart_finds_the_same_beginnings_where_times_restart(
     st.booleans(),
     st.data(),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_restart_carries_the_same_readings_into_each_sequence(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:

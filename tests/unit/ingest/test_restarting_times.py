@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
 from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import restarting, restarting_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of
 from tests.support.ingest.ended_input import jumped, read_to_end
@@ -134,7 +135,7 @@ def test_sequences_begin_where_the_time_does(records: list[Record], most: int) -
 
 
 @given(restarting_settings(), restarting(clock="constant") | restarting(clock="none"), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_chunking_changes_nothing(limits: SequenceSettings, records: list[Record], data: st.DataObject) -> None:
     singles = [
         replace(record, times=(time,), rows=(row,), end=record.end and index == len(record.times) - 1)

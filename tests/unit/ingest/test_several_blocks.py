@@ -20,6 +20,7 @@ from streamad.messages import DeadLetter, LateRecord
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch
+from tests.support.examples import examples
 from tests.support.ingest import assembly_model
 from tests.support.ingest.assembly_cases import arrivals, orderly, orderly_settings, sequence_settings, together, us
 from tests.support.ingest.assembly_model import Cut, Late, cut_of, lates_of, model_outcome, singles_of
@@ -46,7 +47,7 @@ def outcome(
 
 
 @given(sequence_settings(), together(arrivals()))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_agrees_with_the_model_sample_by_sample(
     limits: SequenceSettings, records: list[list[assembly_model.Record]]
 ) -> None:
@@ -124,7 +125,7 @@ ODD = st.sampled_from([None] * 8 + ["bad_value", "ignored", "skew", "time", "num
 
 
 @given(sequence_settings(), arrivals(clock="rising"), st.integers(1, 3), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_n_elements_equal_n_records(
     limits: SequenceSettings, records: list[assembly_model.Record], max_streams: int, data: st.DataObject
 ) -> None:

@@ -26,6 +26,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.tables import NO_STREAM
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch
+from tests.support.examples import examples
 from tests.support.ingest.assembly_model import all_of
 from tests.support.ingest.buffered import pending_samples
 from tests.support.runtime.pipeline import CHANNELS, START_US, settings_of
@@ -177,7 +178,7 @@ class Taking:
 
 
 @given(plants(), records(), st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_records_taken_together_give_what_they_give_one_by_one(
     plant: Settings, records: list[Record], data: st.DataObject
 ) -> None:

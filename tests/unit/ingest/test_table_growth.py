@@ -17,6 +17,7 @@ from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import Row
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import arrivals, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of
 from tests.support.ingest.tables import rows, table_of, table_settings
@@ -124,7 +125,7 @@ def both_days(limits: SequenceSettings, table: list[Row], records: list[Record])
 
 
 @given(table_settings(), rows(), arrivals(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_day_by_day_equals_all_at_once(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:
@@ -138,7 +139,7 @@ def test_day_by_day_equals_all_at_once(
 
 
 @given(table_settings(), rows(), arrivals(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_late_samples_are_told_of_once_however_often_they_are_read(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:
@@ -157,7 +158,7 @@ def test_late_samples_are_told_of_once_however_often_they_are_read(
 @given(
     rows(streams="rs", start=0), st.lists(st.tuples(st.sampled_from("rs"), st.integers(0, 9)), max_size=30), st.data()
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_day_by_day_equals_all_at_once_where_each_day_ends_what_is_over(
     table: list[Row], steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
@@ -173,7 +174,7 @@ def test_day_by_day_equals_all_at_once_where_each_day_ends_what_is_over(
 
 
 @given(table_settings(), rows(streams="rs"), arrivals(streams="rs"), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_row_that_comes_too_late_ends_the_run_and_is_never_left_out_in_silence(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.table.rows import Row
 from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import arrivals, orderly
 from tests.support.ingest.assembly_model import Cut, Late, Model, Record, cut_of, lates_of
 from tests.support.ingest.ended_input import jumped, read_to_end
@@ -39,7 +40,7 @@ def model_outcome(limits: SequenceSettings, table: list[Row], records: list[Reco
 
 
 @given(table_settings(), rows(), arrivals())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_agrees_with_the_model_sample_by_sample(
     limits: SequenceSettings, table: list[Row], records: list[Record]
 ) -> None:
@@ -47,7 +48,7 @@ def test_agrees_with_the_model_sample_by_sample(
 
 
 @given(table_settings(), rows(), orderly())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_agrees_with_the_model_where_samples_go_the_short_ways(
     limits: SequenceSettings, table: list[Row], records: list[Record]
 ) -> None:
@@ -55,7 +56,7 @@ def test_agrees_with_the_model_where_samples_go_the_short_ways(
 
 
 @given(table_settings(), rows(), arrivals(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_chunking_changes_nothing(
     limits: SequenceSettings, table: list[Row], records: list[Record], data: st.DataObject
 ) -> None:

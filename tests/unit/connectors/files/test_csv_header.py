@@ -16,6 +16,7 @@ from streamad.plugins import ConnectorContext, connect_source
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
 from streamad_connectors.files.source import FileSource
+from tests.support.examples import examples
 from tests.support.files import read, read_maps, read_one, source
 from tests.support.follow import Tail, append
 
@@ -162,7 +163,7 @@ CELLS = st.one_of(
     rows=st.lists(st.lists(CELLS, min_size=5, max_size=5), max_size=12),
     delimiter=st.sampled_from(",;\t"),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 async def test_a_plain_table_is_read(
     names: list[str], rows: list[list[str]], delimiter: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

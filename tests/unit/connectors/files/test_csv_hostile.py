@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.errors import SourceError
+from tests.support.examples import examples
 from tests.support.files import read_one, source
 
 ROWS = b"".join(b"2026-01-01T00:00:%02dZ,1.5,s\n" % second for second in range(20))
@@ -55,7 +56,7 @@ async def test_a_row_that_cannot_be_read_costs_itself_only(cell: bytes, tmp_path
     st.sampled_from(["utf-8", "utf-16", "cp1252", "utf-8-sig", "utf-7", "idna", "punycode"]),
     st.sampled_from([{}, {"header": 2}, {"header": 1, "first_row": 3}, {"first_row": 2}]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 async def test_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, encoding: str, lines: dict[str, int]
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamad.tables import TableLayout, TableSource
 from streamad_connectors.files.formats.csv_files.layout import find_layout
 from streamad_connectors.files.formats.options import FileOptions
+from tests.support.examples import examples
 from tests.support.files import source
 
 
@@ -189,7 +190,7 @@ def tables(draw: st.DrawFn) -> tuple[str, int, int, str]:
 
 
 @given(tables())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_names_are_found_or_said_not_to_be_known(table: tuple[str, int, int, str]) -> None:
     text, header, first_row, delimiter = table
     found = layout(text)
@@ -198,7 +199,7 @@ def test_names_are_found_or_said_not_to_be_known(table: tuple[str, int, int, str
 
 
 @given(st.text('ab12 ,;\t|"\n\r#=.:-', max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_has_a_layout(text: str) -> None:
     n_lines = len(text.splitlines()) + 1
     found = layout(text)

@@ -13,6 +13,7 @@ from streamad.errors import SourceError
 from streamad_connectors.files.deeper import deeper_recordings
 from streamad_connectors.files.finding import find_files
 from streamad_connectors.files.formats.options import FileOptions
+from tests.support.examples import examples
 
 
 def write(folder: Path, name: str, size: int = 100) -> None:
@@ -86,7 +87,7 @@ FILE = st.sampled_from(["x.csv", "y.csv", "z.jsonl", "B-1.csv", "B-2.csv.gz", "n
         unique_by=lambda item: (tuple(item[0]), item[1]),
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_pattern_matches_that_many_files(
     tmp_path_factory: pytest.TempPathFactory, files: list[tuple[list[str], str, int]]
 ) -> None:

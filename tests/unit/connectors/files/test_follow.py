@@ -23,6 +23,7 @@ from streamad.errors import ConfigError, SourceError
 from streamad.types import FILE_OFFSETS, PartitionAssigned, Record, RecordBatch
 from streamad_connectors.files.follow import growing
 from streamad_connectors.files.follow import source as follow_module
+from tests.support.examples import examples
 from tests.support.files import read_one, source
 from tests.support.follow import Tail, append, delete, move, n_open_files, rotate, write_anew
 from tests.support.waiting import LIMIT_S
@@ -68,7 +69,7 @@ STEPS = st.one_of(
     steps=st.lists(STEPS, max_size=25),
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 async def test_followed_equals_finished(
     name: str, is_joined: bool, is_small: bool, steps: list[int | str], data: st.DataObject
 ) -> None:

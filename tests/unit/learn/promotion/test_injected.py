@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streamad.injected_faults import FAULT_KINDS, FaultKind, channel_scales, inject, injected_windows
 from streamad.types import FloatArray, WindowSet
+from tests.support.examples import examples
 from tests.support.learning.plant import C, L, windows_of
 
 KIND = {kind.name: kind for kind in FAULT_KINDS}
@@ -37,7 +38,7 @@ def test_there_are_at_least_ten_kinds_each_of_several_strengths() -> None:
 
 
 @given(kind=kinds, level=st.integers(0, 2), seed=seeds, length=st.integers(8, 24))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_fault_changes_the_window_and_leaves_it_one(kind: FaultKind, level: int, seed: int, length: int) -> None:
     values = window_of(seed, length=length)
     before = values.copy()
@@ -54,7 +55,7 @@ def test_every_fault_changes_the_window_and_leaves_it_one(kind: FaultKind, level
 
 
 @given(kind=kinds, seed=seeds, length=st.integers(1, 24))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_strength_0_changes_nothing(kind: FaultKind, seed: int, length: int) -> None:
     values = window_of(seed, length=length)
     broken, n = injected(kind, 0.0, values, length, seed)
@@ -63,7 +64,7 @@ def test_strength_0_changes_nothing(kind: FaultKind, seed: int, length: int) -> 
 
 
 @given(kind=kinds, seed=seeds, length=st.integers(1, 3), channels=st.integers(1, 2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_windows_of_one_channel_or_hardly_a_sample_do_no_harm(
     kind: FaultKind, seed: int, length: int, channels: int
 ) -> None:
