@@ -16,16 +16,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import obstore
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from streamad.errors import ConfigError, SourceError
+from streamad.objects.stores import open_bucket
 from streamad.testing import check_source
 from streamad_connectors.files.source import FileSource
 from streamad_connectors.objects.source import ObjectSource
 from tests.support.files import file_size_limit
 from tests.support.object_sources import copies, files_in, opened, read_all
+from tests.support.objects import Bucket
 from tests.support.s3_stub import StubS3
 
 
@@ -384,3 +387,26 @@ def test_local_files_have_no_tag(tmp_path: Path) -> None:
     source = opened("a.csv", tmp_path)
     assert isinstance(source, FileSource)
     assert [(file.tag, file.size) for file in source.files()] == [("", 7)]
+
+
+# --- another implementation of S3 ---
+
+
+@pytest.mark.parametrize("files", ["separate", "joined"])
+async def test_the_same_from_moto(files: str, bucket: Bucket, tmp_path: Path) -> None:
+    folder = every_format(tmp_path / "in")
+    store = open_bucket(bucket.url).store
+    for name, body in files_in(folder).items():
+        obstore.put(store, f"plant/in/{name}", body)
+    local = await read_all(opened(str(folder), folder, files=files))
+    objects = await read_all(opened(f"{bucket.url}/plant/in", tmp_path, files=files))
+    assert list(local.records.values()) == list(objects.records.values())
+    again = await read_all(opened(f"{bucket.url}/plant/in", tmp_path, files=files), objects.cursors)
+    assert not any(again.records.values())
+    source = opened(f"{bucket.url}/plant/in", tmp_path, files=files)
+    assert isinstance(source, ObjectSource)
+    source.files()
+    obstore.put(store, "plant/in/a.jsonl", lines(3))
+    with pytest.raises(SourceError, match=r"/plant/in/a.jsonl: was replaced after it was listed"):
+        await read_all(source)
+    assert "there is no such bucket" in await failing(f"{bucket.url}-none/in", tmp_path)
