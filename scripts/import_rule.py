@@ -118,8 +118,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.parts",
         "streamad.learn.process",
     ),
+    "streamad.offline": (
+        *_VERSIONS,
+        "streamad.ingest",
+        "streamad.runtime",
+        "streamad.learn.parts",
+        "streamad.learn.serving",
+    ),
     "streamad.commands.shared": (
         *_VERSIONS,
+        "streamad.offline",
         "streamad.outputs",
         "streamad.pictures",
         "streamad.injected_faults",
@@ -145,6 +153,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "streamad.commands": (
         *_VERSIONS,
+        "streamad.offline",
         "streamad.outputs",
         "streamad.notebook",
         "streamad.mlflow",

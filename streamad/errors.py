@@ -217,3 +217,7 @@ class RegistryError(StreamadError):
 
 class StoreError(StreamadError):
     """Raised when an inlier store cannot be read or written: no permission, full disk, no network, foreign content."""
+
+
+class ExecutorError(StreamadError):
+    """Raised when workers in other processes or on other machines cannot be started, or are lost for good."""

@@ -6,41 +6,12 @@ Implementations live in the connectors and models packages, or in a third party'
 from __future__ import annotations
 
 __all__ = [
-    "BackendDetector",
-    "BackendExport",
-    "Claim",
-    "ClaimLog",
-    "Clock",
-    "Committer",
-    "Detector",
-    "DurableSink",
-    "EndingSubscription",
-    "Feed",
-    "FeedRecord",
-    "FittedDetector",
-    "HoldingSubscription",
-    "LabelledSource",
-    "NamedChannels",
-    "OwingSource",
-    "OwnedSink",
-    "Owner",
-    "RangedSource",
-    "ResumableSource",
-    "Scorer",
-    "SharedSource",
-    "Sink",
-    "SizedSource",
-    "Source",
-    "StoredMessage",
-    "Subscription",
-    "Topic",
-    "TopicFinding",
-    "Topics",
-    "TrainingProgress",
-    "TrainingStep",
-    "TrainingSummary",
-    "TransactionalSource",
-]
+    "BackendDetector", "BackendExport", "Claim", "ClaimLog", "Clock", "Committer", "Detector", "DurableSink",
+    "EndingSubscription", "Feed", "FeedRecord", "FittedDetector", "HoldingSubscription", "LabelledSource",
+    "NamedChannels", "OwingSource", "OwnedSink", "Owner", "PartitionContent", "PartitionedSource", "RangedSource",
+    "ResumableSource", "Scorer", "SharedSource", "Sink", "SizedSource", "Source", "StoredMessage", "Subscription",
+    "Topic", "TopicFinding", "Topics", "TrainingProgress", "TrainingStep", "TrainingSummary", "TransactionalSource",
+]  # fmt: skip
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -313,6 +284,27 @@ class SizedSource(Protocol):
 
     def share_read(self) -> float | None:
         """Return the share from 0 to 1, for the time left: 0 while it cannot be told. None if there is no end."""
+
+
+class PartitionContent(NamedTuple):
+    """What a partition holds: a text that changes whenever its records may have changed, and its size in bytes."""
+
+    digest: str
+    n_bytes: int
+
+
+@runtime_checkable
+class PartitionedSource(Protocol):
+    """A finite source whose partitions can be read alone, one here and one in another process or on another machine.
+
+    Law: ``only`` gives the same records at the same offsets as the whole source, and ends.
+    """
+
+    def partitions(self) -> Mapping[str, PartitionContent]:
+        """Return the content of each partition by its name, in the order of reading. Raises SourceError."""
+
+    def only(self, partition: str) -> Source:
+        """Return a source of ``partition`` alone, without looking for the others."""
 
 
 @runtime_checkable

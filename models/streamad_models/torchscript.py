@@ -26,6 +26,7 @@ _CUDA_CHUNK = 1024
 _CUDA_VALUES = 2**28  # float32 numbers of one call on a GPU, about 1 GB
 _RECORDED_SHARE = 4  # of a chunk is recorded: of more windows launching takes less time than computing
 _VALUES_A_SAMPLE, _VALUES_A_READING = 1000, 64  # of the widest kinds: MiniRocket's comparisons, NeuTraL AD's views
+_FLOAT_BYTES = 4
 _WARM_UP_BATCHES = (1, 2, 8)
 
 
@@ -81,6 +82,13 @@ class TorchScriptScorer:
         with GPU_TURN:
             return score_in_chunks(self._model, self._device, self.n_terms, windows, lengths)
 
+    @property
+    def n_together(self) -> int | None:
+        """Return how many windows a GPU takes at once, with the memory that is free now; None on a CPU."""
+        if self._device.type == "cpu":
+            return None
+        return n_together(self._device, self.window_shape, torch.cuda.mem_get_info(self._device)[0])
+
     def _warm_up(self, path: Path) -> None:
         """Run each batch size twice: the executor specialises on its first calls, and a wrong script fails."""
         try:
@@ -120,6 +128,13 @@ def chunk_size(device: torch.device, n_channels: int, length: int) -> int:
         return _CPU_ROWS if length == 1 else CPU_CHUNK
     numbers = length * (_VALUES_A_SAMPLE + _VALUES_A_READING * n_channels)
     return max(min(_CUDA_VALUES // numbers, _CUDA_CHUNK), 1)
+
+
+def n_together(device: torch.device, shape: tuple[int, int], free_bytes: int) -> int:
+    """Return how many windows [C, L] a GPU takes at once: no more than a chunk, or than half of its free memory."""
+    n_channels, length = shape
+    a_window = _FLOAT_BYTES * length * (_VALUES_A_SAMPLE + _VALUES_A_READING * n_channels)
+    return max(min(free_bytes // (2 * a_window), chunk_size(device, n_channels, length)), 1)
 
 
 def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,26 @@ def _hash(name: str) -> int:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@runtime_checkable
+class BatchScorer(Protocol):
+    """A scorer that knows how many windows its device takes at once."""
+
+    @property
+    def n_together(self) -> int | None:
+        """Return how many windows to score in one call, with the memory that is free now; None: as many as usual."""
+
+
+TOGETHER = 256
+"""Windows of recordings that are scored in one call, unless the scorer knows better; no verdict depends on it."""
+
+
+def together(model: ModelInService) -> int:
+    """Return how many windows of recordings ``model`` scores in one call."""
+    n = model.scorer.n_together if isinstance(model.scorer, BatchScorer) else None
+    return TOGETHER if n is None else n
+
 
 _CLOSED = "the scorer is closed: no more windows are taken"
 NO_MODEL_YET = "no model yet"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from streamad.errors import ArtifactError, InputError, some_of
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.early.course import whole_course
-from streamad.judge.scoring import ModelInService
+from streamad.judge.scoring import TOGETHER, ModelInService
 from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.early.fitting import LookFitting
 from streamad.learn.parts import registry_of, versions_of
@@ -42,8 +42,6 @@ from streamad.system.threads import judging_on_one_thread
 from streamad.types import FinishedSequence, FloatArray, IntArray, Window, from_us
 
 Scores = npt.NDArray[np.float64]
-_TOGETHER: Final = 256
-"""As many as ``streamad score`` scores together, so that every bit is the same."""
 
 
 class UnscorableWarning(UserWarning):
@@ -270,8 +268,8 @@ class Model:
                 found[place] = _Judged(unscorable(sequence, window, now_us, model.ref))
         scorable = [place for place in range(len(sequences)) if place not in found]
         with judging_on_one_thread():
-            for begin in range(0, len(scorable), _TOGETHER):
-                batch = scorable[begin : begin + _TOGETHER]
+            for begin in range(0, len(scorable), TOGETHER):
+                batch = scorable[begin : begin + TOGETHER]
                 of = [window for place in batch if isinstance(window := windows[place], Window)]
                 lengths = np.array([window.length for window in of], dtype=np.int64)
                 terms = model.scorer.score(np.stack([window.values for window in of]), lengths)

@@ -167,10 +167,12 @@ async def read_by_partition(
     on_progress: Callable[[Counters, float | None], None] | None = None,
     *,
     table: BatchTable | None = None,
+    on_end: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[tuple[str, Closed]]:
     """Yield partition and sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError.
 
     ``on_progress`` gets the share of the source that was read, None if unknown. ``table``: that of ``sequences.table``.
+    ``on_end`` is called with a partition after its last sequence.
     """
     decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
     columns = ColumnReader.of(settings, decoder)
@@ -207,6 +209,8 @@ async def read_by_partition(
             if event.partition in intakes:
                 intakes[event.partition].committed(closed)
             yield event.partition, closed
+        if on_end is not None and isinstance(event, PartitionEnded):
+            on_end(event.partition)
         if on_progress is not None:
             on_progress(counters, measured.share_read() or None)
 

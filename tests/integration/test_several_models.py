@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from streamad.learn.registry.registry import Registry
@@ -53,8 +54,8 @@ def recordings(recipes: list[str | None], prefix: str = "B") -> list[list[Any]]:
     ]
 
 
-def write_csv(folder: Path, rows: list[list[Any]]) -> None:
-    with (folder / "day.csv").open("w", newline="") as file:
+def write_csv(folder: Path, rows: list[list[Any]], name: str = "day.csv") -> None:
+    with (folder / name).open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
 
 
@@ -193,6 +194,35 @@ def test_score_takes_no_version_where_there_are_several_models(plant: CliPlant) 
 def test_score_without_any_model_names_the_training_command(plant: CliPlant) -> None:
     write(plant, "recordings", recordings(["7", "PX-12"]))
     plant("score").assert_one_line_error("no model 'default.7'", "streamad train --config")
+    outcome = plant("score --out out")
+    assert outcome.code == 1
+    assert "no model 'default.7'" in outcome.err.splitlines()[-1]
+
+
+def test_a_recipe_whose_model_came_since_is_judged_again_and_the_others_are_kept(plant: CliPlant) -> None:
+    """The verdicts in files are those that are printed: also of a recipe without a model."""
+    write(plant, "normal", recordings(["PX-12", "7", None] * 8))
+    assert plant("train").code == 0
+    write(plant, "recordings", recordings(["7", "new", "PX-12", None, "no/name"]))
+    write_csv(plant.folder / "recordings", recordings(["7", "PX-12"], "C"), "other.csv")
+
+    def check(*counts: int) -> None:
+        said = plant("score --json --out out").last_json
+        assert (said["judged"], said["kept"]) == counts
+        printed = [json.loads(line) for line in plant("score --json").out.splitlines()]
+        rows = pq.read_table(plant.folder / "out" / "verdicts").to_pylist()
+        assert {each["verdict_id"]: figures(each) for each in rows} == {
+            each["verdict_id"]: figures(each) for each in printed
+        }
+
+    def figures(verdict: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(verdict.get(name) for name in ("sequence", "decision", "detail", "score", "p_value", "model"))
+
+    check(2, 0)
+    check(0, 2)
+    write(plant, "normal", recordings(["new"] * 24))
+    assert plant("train").code == 0
+    check(1, 1)
 
 
 def checks(plant: CliPlant) -> list[dict[str, str]]:

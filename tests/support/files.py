@@ -33,7 +33,10 @@ def source(
 
 
 async def read(url: str | Path, base: Path, *, begin: int | None = None, **options: Any) -> dict[str, list[Record]]:
-    opened = source(url, base, **options)
+    return await read_source(source(url, base, **options), begin=begin)
+
+
+async def read_source(opened: FileSource, *, begin: int | None = None) -> dict[str, list[Record]]:
     seen: dict[str, list[Record]] = {}
     async with aclosing(cast("Any", opened.batches())) as events:
         async for event in events:

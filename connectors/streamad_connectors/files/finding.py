@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from streamad.errors import SourceError
+from streamad.ports import PartitionContent
 from streamad.system.rights import reason
 from streamad.tables import ColumnBatch
 from streamad.types import Record, SequenceFrom
@@ -131,6 +133,19 @@ def bare_name(path: Path) -> str:
     name = path.name.removesuffix(".gz")
     ending = next((known for known in ENDINGS if name.lower().endswith(known)), Path(name).suffix)
     return name[: len(name) - len(ending)] or name
+
+
+def content_of(files: Iterable[FoundFile]) -> PartitionContent:
+    """Return a digest of the paths, sizes and times of change of ``files``, and their bytes. Raises SourceError."""
+    digest, n_bytes = hashlib.sha256(), 0
+    for file in files:
+        try:
+            found = file.path.stat()
+        except OSError as error:
+            raise SourceError(f"{file.path}: cannot be read ({reason(error, file.path, 'read')})") from error
+        digest.update(f"{file.partition}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+        n_bytes += found.st_size
+    return PartitionContent(digest.hexdigest(), n_bytes)
 
 
 def check_ids(files: Iterable[FoundFile], sequence_from: SequenceFrom) -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
+from streamad.ports import PartitionContent
 from streamad.ranges import EVERYTHING, Span
 from streamad.tables import ColumnBatch, TableLayout
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
@@ -37,6 +38,7 @@ from streamad_connectors.files.finding import (
     check_ids,
     check_row_files,
     check_row_options,
+    content_of,
     find_files,
     joined_name,
     with_ids,
@@ -203,6 +205,20 @@ class FileSource:
 
     def _with_options(self, options: FileOptions) -> FileSource:
         return FileSource(self._rest, options, self._context)
+
+    def partitions(self) -> Mapping[str, PartitionContent]:
+        """Return the content of each partition: paths, sizes and times of change. Raises SourceError."""
+        files = self.files()
+        if not self._is_joined:
+            return {file.partition: content_of([file]) for file in files}
+        return {joined_name(self._rest, self._context.base_dir): content_of(files)}
+
+    def only(self, partition: str) -> FileSource:
+        """Return a source of one of the ``partitions``; all joined files are one."""
+        rest = self._rest if self._is_joined else str(self._context.base_dir.absolute() / partition)
+        alone = FileSource(rest, self._options, self._context)
+        alone._span, alone._holds_open = self._span, self._holds_open
+        return alone
 
     def share_read(self) -> float | None:
         """Return the share of the files' bytes that was read; 0 of sorted files, None of those that are followed."""

@@ -1,4 +1,4 @@
-"""Reads recordings into windows and judges them: for ``score``, and for ``train`` with labels."""
+"""Reads recordings into windows for ``train``, and judges those that labels call anomalous."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamad.judge.bank import Router
 from streamad.judge.calibration import CalibrationMethod
 from streamad.judge.early.course import Course, whole_course
 from streamad.judge.evaluation import Evaluation
-from streamad.judge.scoring import ModelInService, id_with_start
+from streamad.judge.scoring import TOGETHER, ModelInService, id_with_start
 from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.parts import registry_of, versions_of
 from streamad.messages import ModelRef, Verdict
@@ -34,8 +34,6 @@ from streamad.settings.plant_yaml import Settings
 from streamad.system.threads import judging_on_one_thread
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, FloatArray, Window, WindowSet, from_us
-
-_BATCH = 256
 
 
 class LeftOut(NamedTuple):
@@ -88,8 +86,8 @@ class Recordings:
     ) -> list[Verdict]:
         """Return the verdict of ``model`` on each of the windows. Raises DetectorError."""
         verdicts = []
-        for start in range(0, len(indexes), _BATCH):
-            batch = indexes[start : start + _BATCH]
+        for start in range(0, len(indexes), TOGETHER):
+            batch = indexes[start : start + TOGETHER]
             windows = [self.windows[index] for index in batch]
             terms = model.scorer.score(
                 np.stack([window.values for window in windows]),

@@ -12,7 +12,7 @@ import torch
 from streamad.errors import ArtifactError, DetectorError
 from streamad_models import torchscript
 from streamad_models.neutral_ad import NeutralAD
-from streamad_models.torchscript import TorchScriptScorer, chunk_size, resolve_device
+from streamad_models.torchscript import TorchScriptScorer, chunk_size, n_together, resolve_device
 from tests.unit.models.small import options, sines
 
 CPU = torch.device("cpu")
@@ -42,6 +42,18 @@ def test_chunks_on_a_gpu_are_larger_the_fewer_for_wide_and_long_windows_and_neve
     assert 1 < chunk_size(cuda, 24, 4096) < chunk_size(cuda, 24, 1024) < 1024
     assert chunk_size(cuda, 512, 1024) < chunk_size(cuda, 24, 1024)
     assert chunk_size(cuda, 100_000, 100_000) == 1
+
+
+def test_a_gpu_takes_as_many_windows_at_once_as_half_of_its_free_memory_holds() -> None:
+    cuda, gib = torch.device("cuda"), 1 << 30
+    assert n_together(cuda, (24, 51), 100 * gib) == chunk_size(cuda, 24, 51)
+    assert gib // 2 // (4 * 51 * (1000 + 64 * 24)) == 1037
+    assert n_together(cuda, (24, 51), gib // 2) == 518
+    assert n_together(cuda, (24, 51), 0) == 1
+
+
+def test_a_cpu_takes_the_usual_number_of_windows(artifact: Path) -> None:
+    assert TorchScriptScorer(artifact, device=CPU).n_together is None
 
 
 def test_a_reduced_precision_chosen_elsewhere_does_not_reach_the_scores(artifact: Path) -> None:

@@ -37,13 +37,13 @@ def test_an_entry_names_only_entries_above_it() -> None:
         above.add(entry)
 
 
-def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
+def test_runtime_and_learning_meet_in_the_commands_and_in_offline_work_alone() -> None:
     both = {
         entry
         for entry, allowed in rule.ALLOWED.items()
         if "streamad.runtime" in allowed and any(name.startswith("streamad.learn.") for name in allowed)
     }
-    assert both == {"streamad.commands.shared", "streamad.commands"}
+    assert both == {"streamad.offline", "streamad.commands.shared", "streamad.commands"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from __future__ import annotations
 __all__ = ["MeanSquare", "MeanSquareOptions"]
 
 import json
+import os
+import signal
 import time
+from multiprocessing import parent_process
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +26,24 @@ _LOOK_S = 0.005
 class MeanSquareOptions(BaseModel):
     """``delay_ms``: how long a batch takes, so that tests can stop a worker while it is scoring.
 
-    ``hold``: while this file is there, a batch waits.
+    ``hold``: while this file is there, a batch after the probe waits. ``deaths``: the number in this file is how many
+    of them end their process by SIGKILL if it has a parent in Python; each lowers it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     delay_ms: float = 0.0
     hold: Path | None = None
+    deaths: Path | None = None
 
 
 class _Scorer:
-    def __init__(self, window_shape: tuple[int, int], delay_ms: float, hold: Path | None = None) -> None:
+    def __init__(
+        self, window_shape: tuple[int, int], delay_ms: float, hold: Path | None = None, deaths: Path | None = None
+    ) -> None:
         self.window_shape = window_shape
-        self._hold = hold
+        self._hold, self._deaths = hold, deaths
+        self._is_probed = False
         self._delay_s = delay_ms / 1e3
 
     @property
@@ -45,8 +53,14 @@ class _Scorer:
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         if self._delay_s:
             time.sleep(self._delay_s)
-        while self._hold is not None and self._hold.exists():
+        is_probe = not self._is_probed  # windows alone, then all of them together
+        self._is_probed = self._is_probed or len(windows) > 1
+        while self._hold is not None and not is_probe and self._hold.exists():
             time.sleep(_LOOK_S)
+        left = 0 if self._deaths is None else int(self._deaths.read_text())
+        if self._deaths is not None and left and not is_probe and parent_process() is not None:
+            self._deaths.write_text(str(left - 1))
+            os.kill(os.getpid(), signal.SIGKILL)
         terms = (windows.astype(np.float64) ** 2).sum(axis=2) / np.maximum(lengths, 1)[:, None]
         return np.asarray(terms, dtype=np.float32)
 
@@ -89,4 +103,4 @@ class MeanSquare:
 
     def load(self, folder: Path, *, device: str) -> _Scorer:
         channels, length = json.loads((folder / "shape.json").read_text())
-        return _Scorer((channels, length), self.options.delay_ms, self.options.hold)
+        return _Scorer((channels, length), self.options.delay_ms, self.options.hold, self.options.deaths)

@@ -13,7 +13,7 @@ import pytest
 from streamad.errors import ConfigError, SourceError
 from streamad.ports import SizedSource
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
-from tests.support.files import read, read_one, source
+from tests.support.files import read, read_one, read_source, source
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -272,3 +272,28 @@ async def test_a_file_that_is_followed_has_no_share(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", "{}")
     assert source("a.jsonl", tmp_path).share_read() == 0.0
     assert source("a.jsonl?follow=true", tmp_path).share_read() is None
+
+
+@pytest.mark.parametrize("options", [{}, {"files": "joined"}])
+async def test_each_partition_alone_has_the_records_that_it_has_among_the_others(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    for name in ("a.jsonl", "b 2.jsonl", "~c.jsonl"):
+        write(tmp_path / name, f"{name}1\n{name}2")
+    whole = source("*.jsonl", tmp_path, **options)
+    alone = [await read_source(whole.only(name)) for name in whole.partitions()]
+    assert {name: records for each in alone for name, records in each.items()} == await read_source(whole)
+    assert len(alone) == (1 if options else 3)
+
+
+def test_the_digest_of_a_partition_changes_with_its_file_and_with_no_other(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        write(tmp_path / name, "1")
+    before = source("*.jsonl", tmp_path).partitions()
+    joined = source("*.jsonl", tmp_path, files="joined").partitions()
+    write(tmp_path / "b.jsonl", "12")
+    after = source("*.jsonl", tmp_path).partitions()
+    assert before["a.jsonl"] == after["a.jsonl"]
+    assert before["b.jsonl"].digest != after["b.jsonl"].digest
+    assert after["b.jsonl"].n_bytes == before["b.jsonl"].n_bytes + 1
+    assert source("*.jsonl", tmp_path, files="joined").partitions() != joined
