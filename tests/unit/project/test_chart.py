@@ -36,7 +36,12 @@ CASES = {
     "all on": ("--values", f"{CHART}/ci/all-on.yaml"),
     "all off": ("--values", f"{CHART}/ci/all-off.yaml"),
     "odd": ("--values", f"{CHART}/ci/odd.yaml"),
-    "numbers": ("--values", f"{CHART}/ci/all-on.yaml", "--set-string", "fullnameOverride=7,nameOverride=1e3"),
+    "numbers": (
+        "--values",
+        f"{CHART}/ci/all-on.yaml",
+        "--set-string",
+        "fullnameOverride=7,nameOverride=1e3,registry.existingClaim=models",
+    ),
     "as the README says": ("--set-file", f"plant={DEPLOY}/plant.kafka.yaml"),
 }
 RELEASES = {"numbers": "12", "odd": "a-release-name-of-as-many-characters-as-helm-allows-5"}
@@ -208,6 +213,8 @@ def test_what_a_part_writes_is_on_a_volume_that_it_may_write(
             written.add(str(settings.learning.store))
         if part.name == "learn" or (part.name == "web" and settings.web.allow == "models"):
             written.add(str(settings.model.registry))
+        if ":/" in str(settings.model.registry):
+            written.add(str(settings.model.cache))
         written -= {each for each in written if ":/" in each}  # an object store
         tops = {next((top for top in writable if each == top or each.startswith(f"{top}/")), each) for each in written}
         assert tops == writable, part.name

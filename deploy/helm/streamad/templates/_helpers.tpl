@@ -133,13 +133,16 @@ securityContext:
 {{/* Environment of every container. Nothing but volumes and /tmp is writable, so that caches of libraries go there. */}}
 {{- define "streamad.env" -}}
 - {name: HOME, value: /tmp}
-- {name: STREAMAD_MODEL__REGISTRY, value: {{ include "streamad.registryPath" . | quote }}}
-{{- $plant := include "streamad.plant" . | fromJson }}
+- {name: STREAMAD_MODEL__REGISTRY, value: {{ include "streamad.registryPath" .root | quote }}}
+{{- if .root.Values.registry.url }}
+- {name: STREAMAD_MODEL__CACHE, value: {{ .copies }}}
+{{- end }}
+{{- $plant := include "streamad.plant" .root | fromJson }}
 {{- if kindIs "map" (get $plant "learning") }}
 - {name: STREAMAD_LEARNING__PROCESS, value: elsewhere}
 - {name: STREAMAD_LEARNING__STORE, value: /var/lib/streamad/state/inliers}
 {{- end }}
-{{- with .Values.env }}
+{{- with .root.Values.env }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
@@ -156,8 +159,10 @@ envFrom: {{ toYaml . | nindent 2 }}
 {{- range .root.Values.secrets }}
 - {name: {{ printf "secret-%s" .path | quote }}, mountPath: {{ printf "/run/secrets/%s" .path | quote }}, readOnly: true}
 {{- end }}
-{{- if and .registry (not .root.Values.registry.url) }}
+{{- if not .root.Values.registry.url }}
 - {name: registry, mountPath: /var/lib/streamad/registry, readOnly: {{ ne .registry "writes" }}}
+{{- else if .copies }}
+- {name: copies, mountPath: {{ .copies }}}
 {{- end }}
 {{- end -}}
 
@@ -170,11 +175,15 @@ envFrom: {{ toYaml . | nindent 2 }}
 - name: {{ printf "secret-%s" .path | quote }}
   secret: {secretName: {{ .name | quote }}, defaultMode: 0440}
 {{- end }}
-{{- if and .registry (not .root.Values.registry.url) }}
+{{- if not .root.Values.registry.url }}
 - name: registry
   persistentVolumeClaim:
     claimName: {{ default (printf "%s-registry" (include "streamad.fullname" .root)) .root.Values.registry.existingClaim | quote }}
     readOnly: {{ ne .registry "writes" }}
+{{- else if .copies }}
+# Copies of versions, from which a container starts while the store is away; they go with the pod.
+- name: copies
+  emptyDir: {}
 {{- end }}
 {{- end -}}
 
