@@ -138,11 +138,15 @@ def gives_files(url: str) -> bool:
 
 def secret_advice(url: str, where: str) -> str:
     """Return what to do about a secret in ``url``, the value of the config's key ``where``, or of another place."""
-    key = "security.password"
+    key, scheme = "security.password", split_url(url)[0]
     if where.partition(".")[0] in ("source", "model"):
+        if scheme in ("http", "https"):
+            return "name its variable or file in source.options.query, or .authorization: {env: NAME}"
+        if gives_files(url):
+            return "leave it out: credentials come from the environment's variables (docs/guide/files.md)"
         key = f"source.options.{key}"
     elif where.partition(".")[0] in ("sinks", "learning", "notify"):
-        key = f"sinks.options.{split_url(url)[0]}.{key}"
+        key = f"sinks.options.{scheme}.{key}"
     return f"name its variable or file in the options, as in {key}: {{env: NAME}}"
 
 

@@ -370,7 +370,10 @@ async def test_a_file_of_a_web_server(stub: StubS3, tmp_path: Path, monkeypatch:
     await read_all(opened(url, tmp_path, query={"env": "SIGNED"}))
     stub.refusal = (403, "AccessDenied")
     assert "check its rights, and source.options.query or" in await failing(url, tmp_path, query={"env": "SIGNED"})
-    assert "the URL holds the secret X-Amz-Signature" in await failing(f"{url}?X-Amz-Signature=verysecret", tmp_path)
+    signed = await failing(f"{url}?X-Amz-Signature=verysecret", tmp_path)
+    assert "the URL holds the secret X-Amz-Signature: name its variable or file in source.options.query" in signed
+    keyed = await failing("s3://AKIDEXAMPLE:verysecret@bucket/in", tmp_path)
+    assert "the URL holds a password: leave it out: credentials come from the environment's variables" in keyed
     assert "holds the secret sig" in await failing(url, tmp_path, query="sig=verysecret")
     assert "SIGNET is not set" in await failing(url, tmp_path, query={"env": "SIGNET"})
     assert "name one file" in await failing(stub.url, tmp_path)
