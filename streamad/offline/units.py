@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from streamad.errors import SourceError
 from streamad.offline.files import Made, file_of, made_of
 from streamad.offline.models import digest_of
 from streamad.plant import Plant
@@ -59,8 +60,13 @@ def units_of(source: Source) -> list[Unit]:
 
 
 def part_of(source: Source, unit: Unit) -> Source:
-    """Return the source of one of the units of ``source``."""
-    return source.only(unit.partition) if isinstance(source, PartitionedSource) else source
+    """Return the source of one of the units of ``source``. Raises SourceError if it changed since it was listed."""
+    if not isinstance(source, PartitionedSource):
+        return source
+    alone = source.only(unit.partition)
+    if isinstance(alone, PartitionedSource) and alone.partitions()[unit.partition].digest != unit.digest:
+        raise SourceError(f"{unit.partition}: changed since the recordings were listed; run again")
+    return alone
 
 
 def config_digest(kind: Kind, plant: Plant, url: str | None, span: Span, table: bytes = b"") -> str:

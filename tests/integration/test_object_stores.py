@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from tests.support.object_sources import files_in
@@ -57,6 +58,20 @@ def test_score_check_train_and_init_read_objects(plant: CliPlant, stub: StubS3) 
     made = plant(f"init {URL} --out made.yaml", config=False)
     assert made.code == 0, made.err
     assert f"url: {URL}" in (plant.folder / "made.yaml").read_text()
+
+
+def test_score_by_parts_judges_only_what_is_new(plant: CliPlant, stub: StubS3) -> None:
+    expected = scores(plant("score --json recordings").out)
+    assert plant(f"score {URL} --out verdicts --jobs 2 --quiet").code == 0
+    found = pyarrow.parquet.read_table(plant.folder / "verdicts" / "verdicts")
+    assert sorted(found["verdict_id"].to_pylist()) == sorted(each["verdict_id"] for each in expected)
+    lines = stub.objects["2026/recordings/day-1.jsonl"].splitlines(keepends=True)
+    stub.objects["2026/recordings/day-1.jsonl"] = b"".join(lines[1:])
+    stub.requests.clear()
+    assert plant(f"score {URL} --out verdicts --quiet").code == 0
+    gets = [path for method, path in stub.requests if method == "GET" and path.endswith(".jsonl")]
+    assert gets == ["/plant/2026/recordings/day-1.jsonl"]
+    assert pyarrow.parquet.read_table(plant.folder / "verdicts" / "verdicts").num_rows == len(expected) - 1
 
 
 def test_a_run_goes_on_where_the_last_one_ended(plant: CliPlant, stub: StubS3) -> None:

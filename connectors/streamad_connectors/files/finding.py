@@ -40,7 +40,11 @@ class Remote(Protocol):
 
     @property
     def tag(self) -> str:
-        """Return what tells this content from others, "" if nothing does."""
+        """Return what tells this version from others, "" if nothing does."""
+
+    @property
+    def content(self) -> str:
+        """Return what tells its records from others, beside size and time of change; "" if these do."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep the copy at its path for the block. Raises SourceError."""
@@ -67,6 +71,11 @@ class FoundFile:
     def tag(self) -> str:
         """Return what tells the contents of a remote file from others, "" of a local one."""
         return "" if self.remote is None else self.remote.tag
+
+    @property
+    def content(self) -> str:
+        """Return what tells its records from others, beside size and time of change."""
+        return "" if self.remote is None else self.remote.content
 
     @property
     def size(self) -> int:
@@ -136,15 +145,15 @@ def bare_name(path: Path) -> str:
 
 
 def content_of(files: Iterable[FoundFile]) -> PartitionContent:
-    """Return a digest of the paths, sizes and times of change of ``files``, and their bytes. Raises SourceError."""
+    """Return a digest of names, sizes, times and versions of ``files``, and their bytes. Raises SourceError."""
     digest, n_bytes = hashlib.sha256(), 0
     for file in files:
         try:
-            found = file.path.stat()
+            size, mtime_ns = file.size, file.mtime_ns
         except OSError as error:
             raise SourceError(f"{file.path}: cannot be read ({reason(error, file.path, 'read')})") from error
-        digest.update(f"{file.partition}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
-        n_bytes += found.st_size
+        digest.update(f"{file.partition}\0{size}\0{mtime_ns}\0{file.content}\0".encode())
+        n_bytes += size
     return PartitionContent(digest.hexdigest(), n_bytes)
 
 

@@ -211,14 +211,18 @@ class FileSource:
         files = self.files()
         if not self._is_joined:
             return {file.partition: content_of([file]) for file in files}
-        return {joined_name(self._rest, self._context.base_dir): content_of(files)}
+        return {self._joined_name(): content_of(files)}
 
     def only(self, partition: str) -> FileSource:
         """Return a source of one of the ``partitions``; all joined files are one."""
-        rest = self._rest if self._is_joined else str(self._context.base_dir.absolute() / partition)
-        alone = FileSource(rest, self._options, self._context)
-        alone._span, alone._holds_open = self._span, self._holds_open
+        alone = self._alone(None if self._is_joined else partition)
+        alone._span, alone._holds_open = self._span, self._holds_open  # noqa: SLF001 - it is of this class
         return alone
+
+    def _alone(self, partition: str | None) -> FileSource:
+        """Return a source of ``partition``, or of all files for None."""
+        rest = self._rest if partition is None else str(self._context.base_dir.absolute() / partition)
+        return FileSource(rest, self._options, self._context)
 
     def share_read(self) -> float | None:
         """Return the share of the files' bytes that was read; 0 of sorted files, None of those that are followed."""

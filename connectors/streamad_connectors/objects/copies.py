@@ -46,6 +46,11 @@ class StoredObject:
     copies: Copies = field(repr=False, compare=False)
     is_pinned: bool = True
 
+    @property
+    def content(self) -> str:
+        """Return the tag of an object that may be replaced; files of tables are not."""
+        return self.tag if self.is_pinned else ""
+
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep a copy of this very version at its path for the block. Raises SourceError."""

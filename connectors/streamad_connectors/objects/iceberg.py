@@ -21,6 +21,11 @@ class IcebergPart(StoredObject):
 
     write: Callable[[BinaryIO, Callable[[], None]], None] = field(kw_only=True, repr=False, compare=False)
 
+    @property
+    def content(self) -> str:
+        """Return the snapshot: a later one may lack some of the rows, or name columns otherwise."""
+        return self.tag
+
     def write_to(self, file: BinaryIO, check: Callable[[], None]) -> None:
         """Write the rows as Parquet; ``check`` raises once nobody waits for them. Raises SourceError."""
         self.write(file, check)

@@ -43,10 +43,12 @@ class Objects:
     def only(self, partition: str) -> list[FoundFile]:
         """Return the recording that is ``partition``, without a listing. Raises SourceError."""
         base = self._base()
-        keys = [f"{base}/{partition}" if base else partition, self._key]
+        keys = [f"{base}/{partition}" if base else partition]
+        if self._key.rpartition("/")[2] == partition:
+            keys.insert(0, self._key)
         try:
             for key in keys:
-                if key and (item := self._head(key)) is not None:
+                if (item := self._head(key, may_list=False)) is not None:
                     return [self._found(item, partition)]
         except ObjectError as error:
             raise SourceError(str(error)) from None
@@ -61,8 +63,11 @@ class Objects:
             return None
         return self._head(self._key)
 
-    def _head(self, key: str) -> StoredObject | None:
-        """Return the object ``key``, None if there is none, or if it cannot be told: listing says why."""
+    def _head(self, key: str, *, may_list: bool = True) -> StoredObject | None:
+        """Return the object ``key``, None if there is none, or if it cannot be told: listing says why.
+
+        Raises ObjectError, if it is not listed afterwards also why it cannot be told.
+        """
         import obstore  # noqa: PLC0415 - an extra
 
         try:
@@ -71,7 +76,10 @@ class Objects:
                     return listed(fetched(self._bucket, key).meta, self._copies)
                 return listed(obstore.head(self._bucket.store, key), self._copies)
         except ObjectError as error:
-            if error.kind in ("missing", "refused", "other") and not self._bucket.root.startswith("http"):
+            is_http = self._bucket.root.startswith("http")
+            if error.kind == "missing" and not (is_http and may_list):
+                return None
+            if error.kind in ("refused", "other") and may_list and not is_http:
                 return None
             raise
 

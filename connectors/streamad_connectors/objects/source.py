@@ -44,6 +44,7 @@ class ObjectSource(FileSource):
             raise SourceError(str(error)) from None
         self._copies = Copies(self._bucket)
         self._found: list[FoundFile] | None = None
+        self._only: str | None = None
 
     def _url(self, rest: str) -> str:
         return f"{self.scheme}://{rest}"
@@ -94,7 +95,8 @@ class ObjectSource(FileSource):
 
     def _find(self) -> list[FoundFile]:
         if self._found is None:
-            self._found = Objects(self._bucket, self._key, self._options, self._copies).find()
+            objects = Objects(self._bucket, self._key, self._options, self._copies)
+            self._found = objects.find() if self._only is None else objects.only(self._only)
         return self._found
 
     def _joined_name(self) -> str:
@@ -105,6 +107,11 @@ class ObjectSource(FileSource):
         files = [file for each in found.values() for file in (each.files if isinstance(each, JoinedFiles) else [each])]
         self._copies.set_order([file.remote for file in files if isinstance(file.remote, StoredObject)])
         return found
+
+    def _alone(self, partition: str | None) -> FileSource:
+        alone = type(self)(self._given, self._options, self._context)
+        alone._only = partition  # noqa: SLF001 - it is of this class
+        return alone
 
     def _with_options(self, options: FileOptions) -> FileSource:
         return type(self)(self._given, options, self._context)

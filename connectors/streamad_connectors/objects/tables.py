@@ -38,6 +38,7 @@ class LocalPart:
     size: int
     mtime_ns: int
     tag: str
+    content: str = ""
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -88,8 +89,10 @@ class TableSource(ObjectSource):
             with self._one_line():
                 self._version, parts = self._snapshot(self._version_wanted())
             get_status_logger().info("snapshot", table=self._rest, version=self._version, files=len(parts))
+            if self._only is not None:
+                parts = [part for part in parts if part.partition == self._only]
             if not parts:
-                raise SourceError(f"{self._rest}: {self._tag(self._version)} of the table has no rows")
+                raise SourceError(f"{self._rest}: {self._tag(self._version)} of the table has no such files")
             of = format_named("parquet")
             found = [FoundFile(part.path, part.partition, of, part.fields, part.remote) for part in parts]
             self._found = sorted(found, key=lambda file: file.partition.split("/"))

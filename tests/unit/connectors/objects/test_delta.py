@@ -16,6 +16,7 @@ import pyarrow
 import pytest
 
 from streamad.errors import SourceError
+from streamad.ports import PartitionedSource
 from streamad_connectors.objects.delta import DeltaSource
 from tests.support.object_sources import Read, files_in, opened, read_all
 from tests.support.s3_stub import StubS3
@@ -87,6 +88,18 @@ async def test_a_table_that_changes_is_read_in_one_version(table: Path, tmp_path
     with pytest.raises(SourceError, match=r"delta:table: the checkpoint is of version 1 of the table, and this is ver"):
         await read_all(opened("delta:table", tmp_path), first.cursors)
     assert messages(await read_all(opened("delta:table", tmp_path, version=1), first.cursors)) == []
+
+
+async def test_a_later_version_has_the_same_parts_and_more(table: Path, tmp_path: Path) -> None:
+    first = opened("delta:table", tmp_path)
+    assert isinstance(first, PartitionedSource)
+    before = first.partitions()
+    deltalake.write_deltalake(table, rows(9, 4, "C"), mode="append")
+    later = opened("delta:table", tmp_path)
+    assert isinstance(later, PartitionedSource)
+    assert before.items() < later.partitions().items()
+    (added,) = later.partitions().keys() - before.keys()
+    assert [row["k"] for row in messages(await read_all(later.only(added)))] == [9, 10, 11, 12]
 
 
 async def failing(url: str, base: Path) -> str:

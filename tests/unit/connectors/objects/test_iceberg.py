@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from streamad.errors import SourceError
+from streamad.ports import PartitionedSource
 from streamad_connectors.objects.iceberg import IcebergSource
 from tests.support.iceberg import FolderCatalog, put_in_service, rows
 from tests.support.object_sources import Read, copies, opened, read_all
@@ -77,6 +78,18 @@ async def test_a_table_that_changes_is_read_in_one_snapshot(table: Table, tmp_pa
     assert messages(first) == WANTED
     with pytest.raises(SourceError, match=r"^iceberg:plant.lake.batches: the checkpoint is of snapshot \d+ of the tab"):
         await read_all(opened(URL, tmp_path), first.cursors)
+
+
+async def test_a_later_snapshot_has_other_parts(table: Table, tmp_path: Path) -> None:
+    source = opened(URL, tmp_path)
+    assert isinstance(source, PartitionedSource)
+    before = source.partitions()
+    table.append(rows(9, 3, "C"))
+    name = next(iter(before))
+    later = source.only(name)
+    assert isinstance(later, PartitionedSource)
+    assert list(later.partitions()) == [name]
+    assert later.partitions()[name].digest != before[name].digest
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from pyarrow import parquet
 
 from streamad.errors import ConfigError, SourceError
 from streamad.objects.stores import open_bucket
+from streamad.ports import PartitionedSource
 from streamad.testing import check_source
 from streamad_connectors.files.source import FileSource
 from streamad_connectors.objects.source import ObjectSource
@@ -167,6 +168,44 @@ async def test_an_object_that_was_replaced_between_two_runs(files: str, stub: St
     stub.objects["in/a.jsonl"] = lines(30, first=7)
     with pytest.raises(SourceError, match=r"^s3://bucket/in/a.jsonl: no longer holds the records that were judged"):
         await read_all(opened("s3://bucket/in", tmp_path, files=files), second.cursors)
+
+
+# --- parts ---
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/in", "s3://bucket/in/a.jsonl", "s3://bucket/in/*/*.jsonl"])
+async def test_each_partition_can_be_read_alone_without_a_listing(url: str, stub: StubS3, tmp_path: Path) -> None:
+    stub.objects = {"in/a.jsonl": lines(5), "in/b.jsonl": lines(7), "in/line=C/c.jsonl": lines(3)}
+    source = opened(url, tmp_path)
+    assert isinstance(source, PartitionedSource)
+    whole, parts = (await read_all(opened(url, tmp_path))).records, source.partitions()
+    assert list(parts) == list(whole)
+    for name, content in parts.items():
+        stub.requests.clear()
+        alone = source.only(name)
+        assert isinstance(alone, PartitionedSource)
+        assert alone.partitions() == {name: content}
+        assert (await read_all(alone)).records == {name: whole[name]}
+        assert ("GET", "/bucket") not in stub.requests
+    name, content = next(iter(parts.items()))
+    stub.objects = dict.fromkeys(stub.objects, lines(9))
+    changed = source.only(name)
+    assert isinstance(changed, PartitionedSource)
+    assert changed.partitions()[name].digest != content.digest
+    stub.objects = {}
+    with pytest.raises(SourceError, match="is gone since it was listed"):
+        await read_all(source.only(name))
+    stub.refusal = (403, "AccessDenied")
+    with pytest.raises(SourceError, match=r"refuses access \(403\)"):
+        await read_all(source.only(name))
+
+
+async def test_joined_objects_are_one_part(stub: StubS3, tmp_path: Path) -> None:
+    stub.objects = {"in/a.jsonl": lines(5), "in/b.jsonl": lines(7)}
+    source = opened("s3://bucket/in", tmp_path, files="joined")
+    assert isinstance(source, PartitionedSource)
+    (name,) = source.partitions()
+    assert (await read_all(source.only(name))).records == (await read_all(source)).records
 
 
 # --- bad input ---
