@@ -5,7 +5,7 @@ Shapes: n rows, C channels.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -47,15 +47,16 @@ class TableSource(Protocol):
 class Column:
     """The cells of one column, [n]; ``valid`` is False where a row has none (None: all have one).
 
-    ``number``: int64, uint64 or float64, as the rows have them (a boolean is 0 or 1). ``text``: int32 indexes into
-    ``texts``. ``time``: int64 Unix microseconds, which the rows have as text with its offset from UTC; ``zoned``: those
-    of a named zone, whose offset had seconds before 1973. ``other``: anything else, for which there are rows only.
+    ``number``: int64, uint64 or float64, as the rows have them (a boolean is 0 or 1). ``cell``: indexes into ``cells``,
+    the different ones as rows have them. ``time``: int64 Unix microseconds, which the rows have as text with its offset
+    from UTC; ``zoned``: those of a named zone, whose offset had seconds before 1973. ``other``: anything else, for
+    which there are rows only.
     """
 
-    kind: Literal["number", "text", "time", "zoned", "other"]
+    kind: Literal["number", "cell", "time", "zoned", "other"]
     values: npt.NDArray[Any]
     valid: BoolArray | None = None
-    texts: tuple[str, ...] = ()
+    cells: tuple[Any, ...] = ()
 
     @property
     def has_all(self) -> bool:
@@ -102,6 +103,13 @@ class ColumnBatch:
         return found
 
 
+class Wanted(NamedTuple):
+    """Names of the columns to be given, and of those that hold readings alone, which are numbers if they can be."""
+
+    names: frozenset[str]
+    readings: frozenset[str]
+
+
 @runtime_checkable
 class ColumnarSource(Protocol):
     """A finite source that can give rows of tables by column, which are quicker to take than a record each.
@@ -110,7 +118,7 @@ class ColumnarSource(Protocol):
     that those have no cursor.
     """
 
-    def column_batches(self, wanted: Collection[str]) -> AsyncIterator[SourceEvent | ColumnBatch]:
+    def column_batches(self, wanted: Wanted) -> AsyncIterator[SourceEvent | ColumnBatch]:
         """Yield partitions and their records, once ``seek`` was called; the columns ``wanted`` of rows, if they can be.
 
         Raises SourceError.

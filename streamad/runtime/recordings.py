@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ from streamad.ranges import EVERYTHING, Span
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either
-from streamad.tables import ColumnarSource, ColumnBatch
+from streamad.tables import ColumnarSource, ColumnBatch, Wanted
 from streamad.telemetry.metrics import Counters
 from streamad.types import (
     FinishedSequence,
@@ -123,7 +123,7 @@ class MeasuredSource:
                 self._share.add(event, self._begins[event.partition])
             yield event
 
-    def column_batches(self, wanted: Collection[str]) -> AsyncIterator[SourceEvent | ColumnBatch]:
+    def column_batches(self, wanted: Wanted) -> AsyncIterator[SourceEvent | ColumnBatch]:
         """Yield the other source's events, with columns if it has any."""
         return self._source.column_batches(wanted) if isinstance(self._source, ColumnarSource) else self.batches()
 

@@ -54,7 +54,7 @@ def batch_with_columns(batch: ColumnBatch, fields: Fields) -> ColumnBatch:
     for name, value in fields:
         if name not in batch.names:
             texts = () if value is None else (value,)
-            columns[name] = Column("text", np.zeros(batch.n, np.int64), np.full(batch.n, value is not None), texts)
+            columns[name] = Column("cell", np.zeros(batch.n, np.int64), np.full(batch.n, value is not None), texts)
 
     def rows(first: int, last: int) -> tuple[Record, ...]:
         records = ((record, record.offset) for record in batch.rows(first, last))

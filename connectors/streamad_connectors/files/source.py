@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ports import PartitionContent
 from streamad.ranges import EVERYTHING, Span
-from streamad.tables import ColumnBatch, TableLayout
+from streamad.tables import ColumnBatch, TableLayout, Wanted
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
 from streamad_connectors.files.cursors import (
     Cursor,
@@ -83,7 +83,7 @@ class FileSource:
             check_row_options(rest, self._options, context.sequence_from)
         self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
         self._span = EVERYTHING
-        self._wanted: Collection[str] | None = None
+        self._wanted: Wanted | None = None
         self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
         self._offered: dict[str, FoundFile | JoinedFiles] = {}
         self._seeks: dict[str, tuple[int, Cursor | None]] = {}
@@ -102,11 +102,11 @@ class FileSource:
         """Yield each partition with its records, once ``seek`` was called for it. Raises SourceError."""
         return cast("AsyncGenerator[SourceEvent, None]", self._events(None))
 
-    def column_batches(self, wanted: Collection[str]) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+    def column_batches(self, wanted: Wanted) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
         """Yield the same as ``batches``, the rows of some formats by column. Raises SourceError."""
         return self._events(wanted)
 
-    async def _events(self, wanted: Collection[str] | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+    async def _events(self, wanted: Wanted | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
         self._wanted = wanted
         if self._following is not None:
             async with aclosing(self._following.batches()) as events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import ClassVar, cast
 from urllib.parse import unquote
@@ -14,7 +14,7 @@ from streamad.errors import ConfigError, ObjectError, Problem, SourceError, Stre
 from streamad.objects.stores import Bucket, open_bucket, split_root
 from streamad.plugins import ConnectorContext
 from streamad.settings.fields import SecretSource
-from streamad.tables import ColumnBatch, TableLayout
+from streamad.tables import ColumnBatch, TableLayout, Wanted
 from streamad.types import SourceEvent
 from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.formats.options import FileOptions
@@ -53,7 +53,7 @@ class ObjectSource(FileSource):
         root, key = split_root(self._url(rest))
         return open_bucket(root), key
 
-    async def _events(self, wanted: Collection[str] | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
+    async def _events(self, wanted: Wanted | None) -> AsyncGenerator[SourceEvent | ColumnBatch, None]:
         """Yield what ``FileSource`` does, and remove all copies at the end."""
         try:
             with self._urls():

@@ -17,7 +17,7 @@ from streamad.ingest.columns.support import why_rows
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_values import BadCells, FieldPath
 from streamad.settings.plant_yaml import Settings
-from streamad.tables import NO_STREAM, Column, ColumnBatch, Singles
+from streamad.tables import NO_STREAM, Column, ColumnBatch, Singles, Wanted
 from streamad.types import FILE_OFFSETS, MAX_TIME_US, BoolArray, FloatArray, IntArray, Record
 
 _OFFSETS_OF_MINUTES_US: Final = 94_694_400_000_000  # 1973-01-01: Africa/Monrovia was the last with seconds, in 1972
@@ -29,7 +29,7 @@ class _RowsError(Exception):
 
 
 class ColumnReader:
-    """Reads batches of columns; ``wanted`` are the names of those that it needs."""
+    """Reads batches of columns; ``wanted`` are those that it needs."""
 
     @staticmethod
     def of(settings: Settings, decoder: Decoder) -> ColumnReader | None:
@@ -42,7 +42,8 @@ class ColumnReader:
         self._has_ids = settings.decode.sequence_from == "message"
         others = (fields.time.path, fields.end_path)
         self._paths = [*fields.rows.channels, *fields.id_paths, *(path for path in others if path is not None)]
-        self.wanted = frozenset(path.name for path in self._paths)
+        names = frozenset(path.name for path in self._paths)
+        self.wanted = Wanted(names, names - {path.name for path in self._paths[len(fields.rows.channels) :]})
 
     def read(self, batch: ColumnBatch) -> Singles | None:
         """Return the samples of the rows; None if they must be read one by one.
@@ -113,13 +114,13 @@ class ColumnReader:
         if column.kind in ("time", "zoned"):
             earliest_us = _OFFSETS_OF_MINUTES_US if column.kind == "zoned" else 0
             return values, (values >= earliest_us) & (values <= MAX_TIME_US)
-        if column.kind != "text" or self._settings.timezone is not None:
+        if column.kind != "cell" or self._settings.timezone is not None:
             raise _RowsError
         times: list[int] = []
         is_read: list[bool] = []
-        for text in column.texts:
+        for cell in column.cells:
             try:
-                times.append(self._fields.time_of({path.name: text}, _NOTHING, 0))
+                times.append(self._fields.time_of({path.name: cell}, _NOTHING, 0))
                 is_read.append(True)
             except DecodeError:
                 times.append(0)
@@ -149,12 +150,12 @@ class ColumnReader:
     def _numbers(self, column: Column, index: int, is_odd: BoolArray) -> npt.NDArray[np.float64]:
         if column.kind == "number":
             return column.values.astype(np.float64, copy=False)
-        if column.kind != "text":
+        if column.kind != "cell":
             raise _RowsError
         numbers, is_bad = [], []
-        for text in column.texts:
+        for cell in column.cells:
             bad = BadCells()
-            numbers.append(self._fields.rows.number(text, bad, index))
+            numbers.append(self._fields.rows.number(cell, bad, index))
             is_bad.append(bad.cells is not None)
         is_odd |= np.array([*is_bad, False])[column.values]
         of_rows: npt.NDArray[np.float64] = np.array([*numbers, np.nan])[column.values]
@@ -205,8 +206,8 @@ class ColumnReader:
 def _different(column: Column) -> tuple[npt.NDArray[Any], list[Any]]:
     """Return a number for each cell of a column, [n], and the different cells by number, as rows have them."""
     cells: list[Any]
-    if column.kind == "text":
-        codes, cells = column.values, [*column.texts]
+    if column.kind == "cell":
+        codes, cells = column.values, [*column.cells]
     elif column.kind == "number":
         different, codes = np.unique(column.values, return_inverse=True)
         cells = different.tolist()

@@ -20,8 +20,7 @@ def test_rows_and_columns_give_the_same_windows(ending: str, n_streams: int, tmp
     n_by_columns, of_columns = asyncio.run(columns.windows(columns.plant_of(path), by_column=True))
     assert n_by_columns == n_by_rows > 10
     assert of_rows.by_columns == 0
-    assert of_columns.by_columns == (2_000 if ending == "parquet" else 0)
-    assert of_columns.samples == of_rows.samples == 2_000
+    assert of_columns.by_columns == of_columns.samples == of_rows.samples == 2_000
 
 
 def test_a_step_counts_cpu_seconds_and_memory(tmp_path: Path) -> None:

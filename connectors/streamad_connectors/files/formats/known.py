@@ -14,6 +14,7 @@ from streamad.errors import ConfigError, Problem, SourceError
 from streamad.tables import TableLayout
 from streamad_connectors.files.formats import jsonl, npz, records
 from streamad_connectors.files.formats.csv_files import rows as csv_rows
+from streamad_connectors.files.formats.csv_files.columns import read_csv_columns
 from streamad_connectors.files.formats.csv_files.layout import layout_of
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.parquet_files.columns import read_parquet_columns
@@ -80,6 +81,7 @@ FORMATS: Final = (
         grows=True,
         has_rows=True,
         layout=layout_of,
+        by_column=read_csv_columns,
     ),
     Format(
         ("parquet",),

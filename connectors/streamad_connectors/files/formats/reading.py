@@ -9,7 +9,7 @@ import threading
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -18,7 +18,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.system.rights import reason
 from streamad.system.tasks import look_at
-from streamad.tables import ColumnBatch
+from streamad.tables import ColumnBatch, Wanted
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.whole_lines import end_of_hole
@@ -38,7 +38,7 @@ Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterato
 """Yields the records of a file from an offset on; offsets do not depend on where reading began."""
 
 ColumnReader: TypeAlias = Callable[
-    [Path, int, FileOptions, ConnectorContext, Collection[str]], Generator[ColumnBatch, None, None]
+    [Path, int, FileOptions, ConnectorContext, Wanted], Generator[ColumnBatch, None, None]
 ]
 """Yields the columns of these names of the rows that a ``Reader`` yields."""
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from streamad.errors import SourceError
 from streamad_connectors.files.formats.options import FileOptions
@@ -28,13 +28,20 @@ def opened(path: Path, options: FileOptions) -> Iterator[TextIO]:
             raise SourceError(f"{path}: is not {options.encoding} ({error}); set the option encoding") from error
 
 
+class ReadsLines(Protocol):
+    """A text that gives its lines."""
+
+    def readline(self, size: int = -1, /) -> str:
+        """Return the next line, or ``size`` characters of it."""
+
+
 class BoundedLines:
     """Lines cut above ``limit``; ``number`` counts them, ``is_through``: one more was asked for.
 
     ``taken`` holds them until it is cleared, if it ``keeps`` them.
     """
 
-    def __init__(self, handle: TextIO, limit: int, *, keeps: bool = False) -> None:
+    def __init__(self, handle: ReadsLines, limit: int, *, keeps: bool = False) -> None:
         self.number = 0
         self.is_through = False
         self.taken: list[str] = []

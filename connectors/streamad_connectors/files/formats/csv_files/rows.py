@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
 
 import msgspec
 
@@ -22,7 +21,7 @@ from streamad.settings.numerals import MISSING_WORDS, Numerals
 from streamad.types import Record
 from streamad_connectors.files.formats.csv_files.cells import Kind, is_text, kind_of, number_of
 from streamad_connectors.files.formats.csv_files.header import Opened, check_names, read_header
-from streamad_connectors.files.formats.csv_files.lines import BoundedLines, opened
+from streamad_connectors.files.formats.csv_files.lines import BoundedLines, ReadsLines, opened
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord, shrunk_error
 
@@ -87,7 +86,7 @@ def record_of(row: Row, number: int, columns: Columns, options: FileOptions) -> 
     return Record(number, value[: options.max_record_bytes + 1])
 
 
-def rows_of(handle: TextIO, delimiter: str, limit: int) -> Iterator[Row]:
+def rows_of(handle: ReadsLines, delimiter: str, limit: int) -> Iterator[Row]:
     """Cut the rest of ``handle`` into rows, in bounded memory."""
     lines = BoundedLines(handle, limit, keeps=True)
     reader = csv.reader(lines, delimiter=delimiter)
@@ -152,7 +151,7 @@ def numeric_columns(opened: Opened, path: Path, options: FileOptions, context: C
 def _message(row: Row, columns: Columns) -> dict[str, object] | None:
     if (cells := _fitted(row, columns.names)) is None:
         return None
-    to_value = _cell if is_text(row.text) else _cell_or_bytes
+    to_value = cell_of if is_text(row.text) else _cell_or_bytes
     return {
         name: to_value(cell, columns.numerals if is_numeric else None)
         for name, cell, is_numeric in zip(columns.names, cells, columns.are_numeric, strict=True)
@@ -173,7 +172,7 @@ def _fitted(row: Row, names: Sequence[str]) -> list[str] | None:
     return cells[:n] + [""] * (n - len(cells))
 
 
-def _cell(raw: str, numerals: Numerals | None) -> object:
+def cell_of(raw: str, numerals: Numerals | None) -> object:
     """Return the cell as text, as nil, or as a number if it is in a column of them, whose ``numerals`` are given."""
     if numerals is not None and (number := number_of(raw, numerals)) is not None:
         return number
@@ -182,4 +181,4 @@ def _cell(raw: str, numerals: Numerals | None) -> object:
 
 
 def _cell_or_bytes(raw: str, numerals: Numerals | None) -> object:
-    return _cell(raw, numerals) if is_text(raw) else raw.encode("utf-8", "surrogateescape")
+    return cell_of(raw, numerals) if is_text(raw) else raw.encode("utf-8", "surrogateescape")

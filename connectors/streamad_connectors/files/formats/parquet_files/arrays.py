@@ -24,7 +24,7 @@ class ArrayAnswer(msgspec.Struct, array_like=True):
     """One column: ``dtype`` is numpy's of its ``values``, ``valid`` has a byte for each row, empty if all are."""
 
     name: str
-    kind: Literal["number", "text", "time", "zoned", "other"]
+    kind: Literal["number", "cell", "time", "zoned", "other"]
     dtype: str = "<i8"
     values: memoryview = memoryview(b"")
     valid: memoryview = memoryview(b"")
@@ -166,5 +166,5 @@ def _texts(pyarrow: Any, name: str, column: Any) -> ArrayAnswer | None:
     n_null = int(used[0] < 0) if len(used) else 0
     valid = (codes >= 0).astype(np.uint8).data if n_null else memoryview(b"")
     return ArrayAnswer(
-        name, "text", "<i4", _bytes(np.maximum(places - n_null, 0).astype("<i4")), valid, taken.to_pylist()
+        name, "cell", "<i4", _bytes(np.maximum(places - n_null, 0).astype("<i4")), valid, taken.to_pylist()
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 
 from streamad.plugins import ConnectorContext
-from streamad.tables import Column, ColumnBatch
+from streamad.tables import Column, ColumnBatch, Wanted
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.parquet_files.arrays import ArrayAnswer, ColumnsAnswer
@@ -18,11 +18,11 @@ _ROWS_OF_A_REQUEST = 64
 
 
 def read_parquet_columns(
-    path: Path, offset: int, options: FileOptions, context: ConnectorContext, wanted: Collection[str]
+    path: Path, offset: int, options: FileOptions, context: ConnectorContext, wanted: Wanted
 ) -> Generator[ColumnBatch, None, None]:
     """Yield the columns ``wanted`` of the rows from number ``offset`` on, as ``read_parquet`` would yield the rows."""
     with reading_process(path, options.max_decompressed_bytes) as process:
-        process.ask(path, offset, "" if context.local_times else "UTC", wanted)
+        process.ask(path, offset, "" if context.local_times else "UTC", wanted.names)
         while (answer := process.columns()) is not None:
             columns = {each.name: _column(each) for each in answer.columns}
             rows = _Rows(process, answer)
@@ -32,7 +32,7 @@ def read_parquet_columns(
 def _column(answer: ArrayAnswer) -> Column:
     values = np.frombuffer(answer.values, dtype=answer.dtype)
     valid = np.frombuffer(answer.valid, dtype=np.bool_) if answer.valid else None
-    if answer.kind == "text" and valid is not None:
+    if answer.kind == "cell" and valid is not None:
         values = np.where(valid, values, len(answer.texts))
     return Column(answer.kind, values, valid, tuple(answer.texts))
 
