@@ -99,6 +99,13 @@ class StubS3:
             def do_HEAD(self) -> None:
                 self.do_GET()
 
+            def do_PUT(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.refuse(*(stub.refusal or (405, "MethodNotAllowed")))
+
+            def do_DELETE(self) -> None:
+                self.do_PUT()
+
             def do_GET(self) -> None:
                 url = urlsplit(self.path)
                 stub.requests.append((self.command, unquote(url.path)))

@@ -126,6 +126,10 @@ class FailingObjects:
         self._read()
         return self.objects.get(key)
 
+    def has(self, key: str) -> bool:
+        self._read()
+        return self.objects.has(key)
+
     def fetch(self, key: str, path: Path) -> bool:
         self._read()
         return self.objects.fetch(key, path)

@@ -11,7 +11,7 @@ from streamad.learn.registry.places.folder import FolderPlace
 from streamad.learn.registry.places.place import CURRENT_FILE
 from streamad.learn.registry.places.requests import Objects
 from streamad.learn.registry.verify import check_file_names, difference_of, spare_files
-from streamad.system.files import sync_file, write_atomically
+from streamad.system.files import sync_file, sync_folder, write_atomically, writing
 
 
 class Copies(FolderPlace):
@@ -69,7 +69,18 @@ class Copies(FolderPlace):
                 else:
                     sync_file(path)
             write_atomically(staged / MANIFEST_FILE, content)
-            return self.adopt(name, staged, version)
+            return self._adopted(name, version, staged, manifest)
+
+    def _adopted(self, name: str, version: str, staged: Path, manifest: Manifest) -> Path:
+        """Give the whole copy ``staged`` its place, unless another process has made one: it may read it by now."""
+        finished = self.path_of(name, version)
+        with self.locked(name), writing(finished):
+            if not _is_whole(finished, manifest):
+                if finished.exists():
+                    self.remove(name, version)
+                staged.rename(finished)
+                sync_folder(finished.parent)
+        return finished
 
     def _drop_others(self, name: str) -> None:
         """Remove the copies of versions that the store has no more; a failure leaves them to the next time."""

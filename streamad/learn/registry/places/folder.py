@@ -152,16 +152,6 @@ class FolderPlace:
         shutil.rmtree(aside, ignore_errors=True)
         return True
 
-    def adopt(self, name: str, staged: Path, version: str) -> Path:
-        """Make the whole folder ``staged`` that of a version, in place of what is there; return its path."""
-        finished = self.path_of(name, version)
-        with self.locked(name), writing(finished):
-            if finished.exists():
-                self.remove(name, version)
-            staged.rename(finished)
-            sync_folder(finished.parent)
-        return finished
-
     def check_writable(self) -> None:
         """Do nothing: ``streamad check`` looks at folders otherwise."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,15 +16,19 @@ import msgspec
 
 from streamad.errors import ArtifactError, ObjectError, OutputError, RegistryError, StreamadError
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, decode_manifest, encode_manifest
+from streamad.learn.registry.places.conditional import (
+    PROBES,
+    check_conditions,
+    reading_objects,
+    writing_objects,
+    written,
+)
 from streamad.learn.registry.places.copies import Copies
 from streamad.learn.registry.places.place import CURRENT_FILE, Current, RegistryAwayError
 from streamad.learn.registry.places.requests import Found, Objects
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, check_manifest_name, why_no_manifest
 
-_TRIES = 3
-"""How often a conditional write is tried that was not answered; obstore tries each several times."""
-_PAUSE_S = 0.2
 _CONTENDED = 100
 _NONCES_KEPT = 8
 _NONCE = re.compile(r"[0-9a-f]{16}")
@@ -34,7 +37,6 @@ _GRACE: Final = timedelta(days=1)
 """Files that no manifest names are left alone for so long: they may belong to a version being published."""
 _REMOVED = "removed"
 _AT_ONCE = 8
-_PROBES = ".streamad-check"
 _Head: TypeAlias = tuple[str, str | None]
 """Key and ETag of a manifest."""
 _kept: set[str] = set()  # URLs whose stores take conditional writes, as this process has tried
@@ -65,12 +67,12 @@ class ObjectPlace:
 
     def names(self) -> list[str]:
         """Return the names of all models."""
-        with _reading():
+        with reading_objects():
             return sorted(name for name in self._objects.folders() if NAME.fullmatch(name))
 
     def entries(self, name: str) -> list[tuple[str, str | None]]:
         """Return the versions, and why what has a manifest elsewhere is none (None: it is one)."""
-        with _reading():
+        with reading_objects():
             listed = self._objects.under(f"{name}/versions")
         parts = {each.key: each.key.split("/")[2:] for each in listed}
         keys = {
@@ -99,7 +101,8 @@ class ObjectPlace:
 
     def has(self, name: str, version: str) -> bool:
         """Return whether the version has a manifest."""
-        return self._get(_manifest_key(name, version)) is not None
+        with reading_objects():
+            return self._objects.has(_manifest_key(name, version))
 
     def current(self, name: str) -> Current:
         """Return what CURRENT holds, without the marks of its writers."""
@@ -111,19 +114,32 @@ class ObjectPlace:
     def set_current(self, name: str, version: str, check: Callable[[Current], None]) -> None:
         """Replace CURRENT, as the version of the object that ``check`` has accepted."""
         self._need_conditions()
+        before = self._replaced(name, version, check)
+        if self.has(name, version):
+            return
+        if before.content is not None:  # pruning was quicker: it looks at CURRENT after it has removed a version
+
+            def is_ours(found: Current) -> None:
+                if found.content != version.encode():
+                    raise OutputError(f"{self.shown(name, CURRENT_FILE)} has changed meanwhile")
+
+            with suppress(OutputError):
+                self._replaced(name, before.content.decode("ascii", "replace"), is_ours)
+        raise RegistryError(f"model {name}: {version} was removed while it was put into service: name another version")
+
+    def _replaced(self, name: str, version: str, check: Callable[[Current], None]) -> Current:
+        """Write CURRENT once ``check`` has accepted what it holds; return that."""
         key, own = f"{name}/{CURRENT_FILE}", secrets.token_hex(8)
         for _ in range(_CONTENDED):
             found = self._get(key)
-            check(_current_in(found))
+            check(current := _current_in(found))
             nonces = (own, *_nonces_in(found))[:_NONCES_KEPT]
             content = "\n".join((version, *nonces, "")).encode()
-            if self._write(key, content, found, lambda there: own in there.decode("ascii", "replace").split()):
-                break
-        else:
-            raise OutputError(f"cannot write {self.shown(key)}: others write it all the time: try again")
-        if not self.has(name, version):
-            text = f"model {name}: {version} was removed while it was put into service: put another one into service"
-            raise RegistryError(text)
+            if written(
+                self._objects, key, content, found, lambda there: own in there.decode("ascii", "replace").split()
+            ):
+                return current
+        raise OutputError(f"cannot write {self.shown(key)}: others write it all the time: try again")
 
     def manifest(self, name: str, version: str) -> Manifest | None:
         """Return the manifest of a version, None if there is none. Raises ArtifactError for a damaged one."""
@@ -148,7 +164,7 @@ class ObjectPlace:
             changed = change(self._decoded(found.content, name, version))
             if changed is None or (content := encode_manifest(changed)) == found.content:
                 return True
-            if self._write(key, content, found, lambda there, content=content: there == content):  # type: ignore[misc]
+            if written(self._objects, key, content, found, lambda there, content=content: there == content):  # type: ignore[misc]
                 return True
         raise OutputError(f"cannot write {self.shown(key)}: others write it all the time: try again")
 
@@ -170,7 +186,7 @@ class ObjectPlace:
         """Write the files of the version under their sha256; without them nothing is left, but by a kill."""
         paths = {_file_key(name, claim, record.sha256): folder / file for file, record in manifest.files.items()}
         try:
-            with _writing():
+            with writing_objects():
                 for key, path in paths.items():
                     self._objects.put(key, path)
         except BaseException:
@@ -182,15 +198,15 @@ class ObjectPlace:
         """Create the manifest of the version; False if another has that number."""
         manifest = msgspec.structs.replace(manifest, version=version)
         content, key = encode_manifest(manifest), _manifest_key(name, version)
-        if not self._write(key, content, None, lambda there: there == content):
+        if not written(self._objects, key, content, None, lambda there: there == content):
             return False
         assert isinstance(manifest.claim, str)
         wanted = {_file_key(name, manifest.claim, record.sha256) for record in manifest.files.values()}
-        with _reading():
+        with reading_objects():
             there = {each.key for each in self._objects.under(f"{name}/files/{manifest.claim}")}
         if there == wanted:
             return True
-        with _writing():  # it slept for a day, and a pruner took its files for those of a killed one
+        with writing_objects():  # it slept for a day, and a pruner took its files for those of a killed one
             self._objects.delete([key, *wanted])
         raise OutputError(f"model {name}: the publication took longer than {_GRACE.days} day: train again")
 
@@ -205,13 +221,13 @@ class ObjectPlace:
         if found is None:
             return None
         manifest = self._decoded(found.content, name, version)
-        with _reading():
+        with reading_objects():
             return self._copies.made(name, version, found.content, manifest)
 
     def verify(self, name: str, version: str, manifest: Manifest) -> None:
         """Check the sizes in the store, then a copy. Raises ArtifactError."""
         assert isinstance(manifest.claim, str)
-        with _reading():
+        with reading_objects():
             sizes = {each.key: each.size_bytes for each in self._objects.under(f"{name}/files/{manifest.claim}")}
         for file, record in manifest.files.items():
             size = sizes.get(_file_key(name, manifest.claim, record.sha256))
@@ -240,13 +256,13 @@ class ObjectPlace:
         if (found := self._get(key)) is None:
             return True
         manifest = self._decoded(found.content, name, version)
-        with _writing():
+        with writing_objects():
             self._objects.delete([key])
         if _current_in(self._get(f"{name}/{CURRENT_FILE}")).content == version.encode():
-            self._write(key, found.content, None, lambda there: there == found.content)
+            written(self._objects, key, found.content, None, lambda there: there == found.content)
             return False
         assert isinstance(manifest.claim, str)
-        with _writing():
+        with writing_objects():
             self._objects.delete([each.key for each in self._objects.under(f"{name}/files/{manifest.claim}")])
         return True
 
@@ -256,7 +272,7 @@ class ObjectPlace:
         A mark stops the publisher of such files, if it only slept: each of the two first writes, the pruner its mark,
         the publisher its manifest, and then looks whether the other has. Ages are by the clock of the store alone.
         """
-        with _reading():
+        with reading_objects():
             claims: dict[str, list[Any]] = {}
             for each in self._objects.under(f"{name}/files"):
                 claims.setdefault(each.key.split("/")[2], []).append(each)
@@ -265,13 +281,13 @@ class ObjectPlace:
             return
         now = self._time(name)
         old = {claim for claim in left if max(each.written for each in claims[claim]) < now - _GRACE}
-        with _writing():
+        with writing_objects():
             for claim in old:
                 with suppress(ObjectError):
                     self._objects.create(_file_key(name, claim, _REMOVED), b"")
         named = self._claims(name)
         for claim in () if named is None else sorted(old - named):
-            with _writing():
+            with writing_objects():
                 self._objects.delete([each.key for each in claims[claim]])
                 self._objects.delete([_file_key(name, claim, _REMOVED)])
 
@@ -286,8 +302,8 @@ class ObjectPlace:
 
     def _time(self, name: str) -> datetime:
         """Return the time by the clock of the store."""
-        prefix = f"{_PROBES}/{secrets.token_hex(8)}"
-        with _writing():
+        prefix = f"{PROBES}/{secrets.token_hex(8)}"
+        with writing_objects():
             self._objects.create(f"{prefix}/now", b"")
             listed = self._objects.under(prefix)
             self._objects.delete([f"{prefix}/now"])
@@ -295,25 +311,7 @@ class ObjectPlace:
 
     def check_writable(self) -> None:
         """Try conditional writes with an object of its own. Raises OutputError, or RegistryError without them."""
-        key = f"{_PROBES}/{secrets.token_hex(8)}"
-        with _writing():
-            self._objects.create(key, b"1")
-            try:
-                found = self._objects.get(key)
-                mark = {} if found is None else found.mark
-                tries = (
-                    ("exists", lambda: self._objects.create(key, b"2")),
-                    (None, lambda: self._objects.replace(key, b"3", mark)),
-                    ("changed", lambda: self._objects.replace(key, b"4", mark)),
-                )
-                if not mark or not all(_answers(write) == wanted for wanted, write in tries):
-                    raise RegistryError(
-                        f"{self.shown()}: the store ignores conditions of writes (If-None-Match, If-Match), so one "
-                        "promotion could overwrite another: keep the registry in a store that has them, or in a folder"
-                    )
-            finally:
-                with suppress(ObjectError):
-                    self._objects.delete([key])
+        check_conditions(self._objects)
 
     def _need_conditions(self) -> None:
         if self._objects.root not in _kept:
@@ -321,40 +319,8 @@ class ObjectPlace:
             _kept.add(self._objects.root)
 
     def _get(self, key: str) -> Found | None:
-        with _reading():
+        with reading_objects():
             return self._objects.get(key)
-
-    def _write(self, key: str, content: bytes, before: Found | None, is_own: Callable[[bytes], bool]) -> bool:
-        """Write an object in place of ``before``; False if another is there, and it was not written.
-
-        A refusal may be that of a second try whose first one was carried out, and an answer may be lost: what lies
-        there then says whether it was written. While nothing is known the same write is tried again: its condition
-        keeps it from being carried out twice.
-        """
-        last: ObjectError | None = None
-        for number in range(_TRIES):
-            if number:
-                time.sleep(_PAUSE_S * number)
-            try:
-                with _writing(away_too=False):
-                    if before is None:
-                        self._objects.create(key, content)
-                    else:
-                        self._objects.replace(key, content, before.mark)
-                return True
-            except ObjectError as error:
-                last = error
-            try:
-                found = self._objects.get(key)
-            except ObjectError as error:
-                if error.kind != "away":
-                    raise OutputError(f"cannot write {error}") from None
-                continue
-            if found is not None and is_own(found.content):
-                return True
-            if last.kind != "away":
-                return False
-        raise OutputError(f"cannot write {last}; it may have been written: look with streamad models list")
 
 
 def _manifest_key(name: str, version: str) -> str:
@@ -379,33 +345,3 @@ def _current_in(found: Found | None) -> Current:
         return Current()
     version, *marks = _lines(found) or [""]
     return Current(version.encode() if all(map(_NONCE.fullmatch, marks)) else found.content)
-
-
-def _answers(write: Callable[[], object]) -> str | None:
-    """Return the kind of the refusal of a write, None if it is carried out."""
-    try:
-        write()
-    except ObjectError as error:
-        return error.kind
-    return None
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Turn a refusal of the store into a RegistryError."""
-    try:
-        yield
-    except ObjectError as error:
-        kind = RegistryAwayError if error.kind == "away" else RegistryError
-        raise kind(f"cannot read the registry at {error}") from None
-
-
-@contextmanager
-def _writing(*, away_too: bool = True) -> Iterator[None]:
-    """Turn a refusal of the store into an OutputError, but for those of a condition; ``away_too``: and no answer."""
-    try:
-        yield
-    except ObjectError as error:
-        if error.kind in {"exists", "changed"} or (error.kind == "away" and not away_too):
-            raise
-        raise OutputError(f"cannot write {error}") from None

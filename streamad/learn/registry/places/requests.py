@@ -16,6 +16,7 @@ from streamad.objects.stores import Bucket, open_bucket, split_root
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+_RETRIES = 2  # of each request; a worker polls every second, and a start does not wait for long
 _MOST_BYTES = 64 << 20  # of what is held in memory: manifests and CURRENT
 
 
@@ -46,6 +47,9 @@ class Objects(Protocol):
 
     def get(self, key: str) -> Found | None:
         """Return an object, None if it is missing. One that is too large for memory has no content."""
+
+    def has(self, key: str) -> bool:
+        """Return whether there is an object."""
 
     def fetch(self, key: str, path: Path) -> bool:
         """Write an object into a new file; False if it is missing."""
@@ -93,6 +97,15 @@ class BucketObjects:
             marks = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
             return Found(content, {name: mark for name, mark in marks.items() if mark is not None})
         return None
+
+    def has(self, key: str) -> bool:
+        """Return whether there is an object."""
+        import obstore  # noqa: PLC0415
+
+        with missing_is_none(), self._asking(key) as store:
+            obstore.head(store, self._prefix + key)
+            return True
+        return False
 
     def fetch(self, key: str, path: Path) -> bool:
         """Write an object into a new file; False if it is missing."""
@@ -158,7 +171,7 @@ class BucketObjects:
     @contextmanager
     def _asking(self, key: str) -> Iterator[ObjectStore]:
         if self._opened is None:
-            self._opened = open_bucket(self._bucket)
+            self._opened = open_bucket(self._bucket, retries=_RETRIES)
         with one_line_errors(f"{self._url}/{key}" if key else self._url):
             yield self._opened.store
 
