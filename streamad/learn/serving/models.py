@@ -35,15 +35,21 @@ async def models_at_work(
     Raises NoModelError, RegistryError, ArtifactError, UsageError.
     """
     settings, name = plant.settings, plant.settings.model.name
+    away: dict[str, str] = {}
 
     def taken(name: str, batcher: MicroBatcher) -> None:
         if on_new is not None:
             on_new(name, batcher)
+        if (text := away.pop(name, None)) is not None and batcher.model is not None:
+            if emit is None:
+                get_logger().warning("registry_away", reason=text)
+            else:
+                emit("registry_away", text, model=batcher.model.ref)
         if emit is not None and batcher.model is not None:
             emit_refused(batcher.model, emit)
 
     if settings.models is None:
-        model = _in_service(plant, name, version, may_learn=may_learn, emit=emit)
+        model = _in_service(plant, name, version, may_learn=may_learn, away=away)
         batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
         taken(name, batcher)
         return batcher
@@ -52,7 +58,7 @@ async def models_at_work(
     bank = ModelBank(
         settings,
         plant.clock,
-        lambda name: _in_service(plant, name, may_learn=settings.learning is not None, emit=emit),
+        lambda name: _in_service(plant, name, may_learn=settings.learning is not None, away=away),
         taken,
         existing=[model for model in _known_names(plant) if model.startswith(f"{name}.")],
     )
@@ -83,12 +89,12 @@ def _version(plant: Plant, ref: ModelRef) -> ModelInService:
 
 
 def _in_service(
-    plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False, emit: Emit | None = None
+    plant: Plant, name: str, version: str | None = None, *, may_learn: bool, away: dict[str, str]
 ) -> ModelInService | None:
     """Return the version in service, None if there is none and ``may_learn``.
 
-    While the store of the registry is away that is the last one which this machine has seen in service: said by the
-    event ``registry_away``, or in the log.
+    While the store of the registry is away that is the last one which this machine has seen in service; ``away`` gets
+    the text of the event that says so.
     """
     versions = versions_of(plant, name)
     try:
@@ -101,11 +107,7 @@ def _in_service(
         if copies is None or last is None:
             raise
         model = replace(versions, registry=copies).load(last)
-        text = f"{error}; {name} {last} judges, the version in service when this machine last read the registry"
-        if emit is not None:
-            emit("registry_away", text, model=model.ref)
-        else:
-            get_logger().warning("the registry is away", reason=text)
+        away[name] = f"{error}; {name} {last} judges, the version in service when this machine last read the registry"
         return model
 
 

@@ -48,11 +48,14 @@ _MARKS_AFTER, _RELEARN_AFTER = 3, 6
 
 
 class Scenario:
-    """A plant in ``folder``; ``process`` is its ``learning.process``."""
+    """A plant in ``folder``; ``process`` is its ``learning.process``, ``registry`` its ``model.registry``."""
 
-    def __init__(self, folder: Path, process: str, learning: Mapping[str, Any] = LEARNING) -> None:
+    def __init__(
+        self, folder: Path, process: str, learning: Mapping[str, Any] = LEARNING, *, registry: str = "registry"
+    ) -> None:
         self.folder = folder
-        self.plant = LearningPlant(folder, learning={**learning, "process": process})
+        model = {"detector": "mean", "device": "cpu", "references": [], "registry": registry}
+        self.plant = LearningPlant(folder, learning={**learning, "process": process}, model=model)
         self._process = process
         self.n = self._n_commands = 0
         self.forks = ForkServer()
@@ -61,7 +64,7 @@ class Scenario:
             "channels": [{"name": name} for name in CHANNELS],
             "source": {"url": "recordings"},
             "window": {"length": L, "min_samples": 1},
-            "model": {"detector": "mean", "device": "cpu", "references": []},
+            "model": model,
             "alerts": {"false_alarm_rate": 0.05},
             "learning": {**learning, "process": process},
             "sinks": {role: f"out/{role}.jsonl" for role in ROLES},

@@ -19,7 +19,7 @@ from streamad.telemetry.events import Level
 from streamad.telemetry.metrics import ServedCounters
 from streamad.testing import ManualClock
 from streamad.types import Window
-from tests.support.learning.plant import MeanDetector, MeanModel, settings_of, train, windows_of
+from tests.support.learning.plant import MeanDetector, MeanModel, registry_in, settings_of, train, windows_of
 from tests.support.runtime.pipeline import steps, until
 from tests.support.waiting import LIMIT_S
 
@@ -45,7 +45,7 @@ class GatedDetector(MeanDetector):
 
 @dataclass
 class Watched:
-    root: Path
+    root: Path | Registry
     clock: ManualClock
     batcher: MicroBatcher
     watch: ModelWatch
@@ -60,7 +60,7 @@ class Watched:
 
     @property
     def registry(self) -> Registry:
-        return Registry(self.root)
+        return registry_in(self.root)
 
     def train(self, seed: int, *, promote: bool = True) -> str:
         return train(self.root, data=windows_of(30, seed=seed), promote=promote)
@@ -82,9 +82,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(root: Path) -> AsyncIterator[Watched]:
+async def watched(root: Path | Registry) -> AsyncIterator[Watched]:
     clock, detector = ManualClock(), GatedDetector()
-    versions = RegistryVersions(Registry(root), NAME, settings_of(), detector)
+    versions = RegistryVersions(registry_in(root), NAME, settings_of(), detector)
     batcher = MicroBatcher(versions.load(), clock, name=NAME)
     detector.loads.clear()
     detector.threads.clear()
