@@ -21,7 +21,7 @@ from streamad.plugins import failure_of
 Share = Callable[[Unit, float], None]
 """Is told which share of a unit was read."""
 _STEP = 0.01
-_KILLS = 2
+KILLS = 2
 """A unit whose process died so often is not tried again."""
 
 
@@ -74,7 +74,7 @@ class Processes:
                         hand.give(left)
                     elif unit is not None:
                         killed[unit] = killed.get(unit, 0) + 1
-                        if killed[unit] < _KILLS:
+                        if killed[unit] < KILLS:
                             left.append(unit)
                         else:
                             yield Outcome(unit, error=killed_text(hand.end()))
@@ -92,7 +92,7 @@ def largest_first(units: Iterable[Unit]) -> list[Unit]:
 
 def killed_text(how: str) -> str:
     """Return why a unit failed whose worker died ``how`` each time."""
-    return f"its process died {_KILLS} times ({how}): it may take more memory than there is"
+    return f"its process died {KILLS} times ({how}): it may take more memory than there is"
 
 
 class _Hand:

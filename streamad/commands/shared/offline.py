@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from streamad.offline.columns import check_extra
 from streamad.offline.executors import Executor, InProcess, Processes
 from streamad.offline.files import file_of
 from streamad.offline.models import versions_in_service
+from streamad.offline.on_ray import OnRay, need_ray
 from streamad.offline.tally import Tally
 from streamad.offline.units import Kept, Kind, Task, Unit, config_digest, units_of
 from streamad.offline.work import Outcome
@@ -45,10 +47,18 @@ OnOption = Annotated[
 _MOST_NAMED = 20
 
 
+def ray_address(on: str) -> str | None:
+    """Return the address that ``--on`` names, None for ``ray``. Raises UsageError."""
+    if on != "ray" and re.fullmatch(r"ray://[^/\s@]+:\d+", on) is None:
+        raise UsageError(f"--on {on}: must be ray, or ray://HOST:PORT of a cluster (10001 is Ray's default)")
+    need_ray()
+    return None if on == "ray" else on
+
+
 def executor_for(jobs: int | None, on: str | None) -> Executor:
     """Return the executor that the options name. Raises UsageError, PluginError without Ray."""
     if on is not None:
-        raise UsageError(f"--on {on}: must be ray, or ray://HOST:PORT of a cluster")
+        return OnRay(ray_address(on), jobs)
     return InProcess() if jobs in (None, 1) else Processes(jobs)
 
 

@@ -1,0 +1,62 @@
+"""``--on ray``: the files are those of one process, also if an actor dies. Ray starts once, for seconds of a core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from streamad.errors import ExecutorError
+from streamad.offline.on_ray import check_machines, connected
+from tests.integration.test_offline import N_FILES, PLUGINS, configure, counts, plant, printed, written
+from tests.support.runtime.cli import CliPlant
+
+__all__ = ["plant"]
+
+
+@pytest.fixture(scope="module")
+def _ray() -> Iterator[None]:
+    """A Ray on this machine, whose processes find the test's detectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PYTHONWARNINGS", "ignore")
+        with connected(None, 2):
+            yield
+
+
+@pytest.mark.usefixtures("_ray")
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_verdicts_that_are_printed_bit_for_bit_also_if_an_actor_is_killed(plant: CliPlant) -> None:
+    """It takes 5 s of a core: Ray starts once, and three actors."""
+    wanted = printed(plant)
+    deaths = plant.folder / "deaths"
+    deaths.write_text("1")
+    configure(plant, model={"options": {"deaths": str(deaths)}})
+    outcome = plant("score --json --on ray --jobs 2 --out out")
+    assert (outcome.code, counts(outcome)) == (0, (N_FILES, 0, 0)), outcome.err
+    assert deaths.read_text() == "0"
+    assert written(plant.folder / "out") == wanted
+    assert counts(plant("score --json --out out")) == (0, N_FILES, 0)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_machine_with_another_release_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_machines(ray, tmp_path / "new")
+    monkeypatch.setattr("streamad.offline.on_ray.version", lambda _: "9.9")
+    with pytest.raises(ExecutorError, match=r"of the cluster has streamad .*, and here is 9\.9: install the same"):
+        check_machines(ray, tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "new"]
+
+
+@pytest.mark.usefixtures("_ray")
+def test_what_ray_raises_when_it_is_lost_is_one_line(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise ConnectionError("the head does not answer")
+
+    monkeypatch.setattr(ray, "wait", lost)
+    plant("score --on ray --out out").assert_one_line_error(
+        "Ray on this machine is lost", "the head does not answer", "the same command goes on"
+    )
