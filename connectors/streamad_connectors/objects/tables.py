@@ -110,5 +110,5 @@ class TableSource(ObjectSource):
         except (SourceError, InterruptedReadError):
             raise
         except Exception as error:  # noqa: BLE001 - the libraries raise what those below them do
-            why = one_line(masked(text_of(error)).partition("\n")[0])[:_REASON_CHARACTERS] or type(error).__name__
+            why = one_line(masked(text_of(error).partition("\n")[0]))[:_REASON_CHARACTERS] or type(error).__name__
             raise SourceError(f"{self._rest}: the table cannot be read ({why}); check its URL and version") from None
