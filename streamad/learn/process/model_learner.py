@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from streamad.drift.plant_watch import Notice, PlantWatch
+from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, StoredSequence, TrainingRequest
@@ -133,7 +134,7 @@ class ModelLearner:
 
     def _opened(self) -> None:
         self._store.open()
-        self._serves = self._registry.current_or_none(self.name)
+        self._serves = self._champion()
         if self._store.counts()["reserve"] * self._store.window_bytes > WARM_UP_BYTES:
             return
         for one in self._store.read("reserve"):
@@ -142,7 +143,7 @@ class ModelLearner:
 
     def _taken(self, sequences: Sequence[tuple[StoredSequence, Share]]) -> tuple[Counter[Share], list[Notice]]:
         """Return how many sequences were new, by share, and the drifts that they show."""
-        serves = self._registry.current_or_none(self.name)
+        serves = self._champion()
         if serves != self._serves:
             self._serves = serves
             self._watch.restart()
@@ -151,6 +152,13 @@ class ModelLearner:
         self._store.tidy_marks()
         notices = [notice for one, _ in new for notice in self._show(one)]
         return Counter(share for _, share in new), notices
+
+    def _champion(self) -> str | None:
+        """Return the version in service, or the last one while its store is away: windows are kept meanwhile."""
+        try:
+            return self._registry.current_or_none(self.name)
+        except RegistryAwayError:
+            return self._serves
 
     def _asked(self, request: Request, by: str) -> int:
         if request.action == "purge":

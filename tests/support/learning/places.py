@@ -58,7 +58,7 @@ class HeldInFolder:
     @contextmanager
     def killed_at(self, number: int, *, after: bool) -> Iterator[tuple[Registry, list[str]]]:
         """Die before the ``number``-th change of the file system (after: a folder's changes have no lost answers)."""
-        with _dying_in_files(self.root, number + after) as changes:
+        with dying_in_files(self.root, number + after) as changes:
             yield Registry(self.root), changes
 
 
@@ -205,7 +205,7 @@ _hooked: list[bool] = []
 
 
 @contextmanager
-def _dying_in_files(root: Path, number: int) -> Iterator[list[str]]:
+def dying_in_files(root: Path, number: int) -> Iterator[list[str]]:
     if not _hooked:
         sys.addaudithook(_hook)  # for good: Python removes none
         _hooked.append(True)

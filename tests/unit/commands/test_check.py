@@ -13,8 +13,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app, main
-from streamad.errors import ConfigError
+from streamad.errors import ConfigError, ObjectError
 from tests.support.learning.stored import add, plant_of, sequence
+from tests.support.objects import Bucket
 
 BASE: dict[str, Any] = {
     "channels": [{"name": "temp_c"}, {"name": "pressure_bar"}],
@@ -747,3 +748,31 @@ def test_two_plants_that_keep_their_marks_in_one_place_are_named(tmp_path: Path)
     )
     (tmp_path / "south.yaml").write_text(yaml.safe_dump({**BASE, "name": "south", "marks": "south.marks.jsonl"}))
     assert "marks" not in [each["check"] for each in findings(config)]
+
+
+def test_a_registry_in_a_store_is_tried_and_nothing_is_left(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = plant(tmp_path, model={"registry": f"{bucket.url}/models", "cache": "copies"})
+    checks = json.loads(check(config, "--json").stdout)["checks"]
+    assert ("model.registry", f"{bucket.url}/models (takes conditional writes)") in [
+        (each["check"], each["message"]) for each in checks
+    ]
+    assert not (tmp_path / "copies").exists()
+    plant(tmp_path, model={"registry": "s3://not-there/models"})
+    outcome, key, text = next(
+        (each["outcome"], each["check"], each["message"])
+        for each in findings(config)
+        if each["check"] == "model.registry"
+    )
+    assert (outcome, key) == ("failed", "model.registry")
+    assert "there is no such bucket" in text
+    plant(tmp_path, model={"registry": f"{bucket.url}/models"})
+    monkeypatch.setattr("streamad.learn.registry.places.requests.BucketObjects.create", refuse)
+    (found,) = findings(config)
+    assert (found["outcome"], found["check"]) == ("warning", "model.registry")
+    assert "workers need no more" in found["advice"]
+
+
+def refuse(*_: object) -> None:
+    raise ObjectError("refused", "s3://bucket/models/x: the store refuses access")

@@ -23,6 +23,7 @@ from streamad.errors import ArtifactError, InputError, OutputError, RegistryErro
 from streamad.messages import ModelRef
 from streamad.notebook.model import UnscorableWarning
 from tests.support.files import file_size_limit
+from tests.support.objects import Bucket
 from tests.support.walks import fitted, walks, with_faults
 
 
@@ -225,6 +226,25 @@ def test_a_second_save_is_the_next_version_and_a_rate_goes_with_a_registry(model
         streamad.load(tmp_path / "registri", false_alarm_rate=0.1)
     with pytest.raises(RegistryError, match="no version 9"):
         streamad.load(registry, model="line-2", version="9", false_alarm_rate=0.1)
+
+
+def test_a_model_is_saved_in_an_object_store_and_loaded_from_there(
+    model: Model, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    registry = f"{bucket.url}/models"
+    assert [model.save(registry, name="line-2"), model.save(registry, name="line-2")] == ["0001", "0002"]
+    loaded = streamad.load(registry, false_alarm_rate=model.false_alarm_rate)
+    X = walks(5, 1)
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+    config = yaml.safe_load(loaded.plant_yaml("in.jsonl", registry=registry))
+    assert config["model"]["registry"] == registry
+    assert streamad.load(registry, version="1", false_alarm_rate=0.1).save(tmp_path / "folder") == "0001"
+    for given in ("s3://key:hunter22@bucket/models", "ftp://host/models", "s3://bucket/models?token=hunter22"):
+        with pytest.raises(InputError, match="or a URL such as s3://bucket/prefix") as caught:
+            model.save(given)
+        assert "hunter22" not in str(caught.value)
 
 
 def test_looks_warn_before_the_end_and_their_p_values_never_rise() -> None:

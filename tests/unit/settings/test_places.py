@@ -94,10 +94,12 @@ def test_what_is_accepted_does_not_overlap(plant: Path, names: tuple[str, str, s
         ("inliers/*.sqlite3", "learning.store"),
         ("inliers/*.json", "learning.store"),
         ("checkpoint/*.json", "run.checkpoint"),
+        ("copies/*/default/versions/**/*.npz", "model.cache"),
     ],
 )
 def test_no_recordings_are_read_from_a_folder_of_the_plant(plant: Path, source: str, key: str) -> None:
-    found = problems(plant, sinks={}, source=source, learning={"store": "inliers"})
+    model = {"registry": "s3://bucket/models", "cache": "copies"} if key == "model.cache" else {}
+    found = problems(plant, sinks={}, source=source, learning={"store": "inliers"}, model=model)
     assert (
         found[key]
         == f"{plant / key_folder(key)} would be read as recordings (source.url: {source}): name another folder"
@@ -105,7 +107,12 @@ def test_no_recordings_are_read_from_a_folder_of_the_plant(plant: Path, source: 
 
 
 def key_folder(key: str) -> str:
-    return {"model.registry": "registry", "learning.store": "inliers", "run.checkpoint": "checkpoint"}[key]
+    return {
+        "model.cache": "copies",
+        "model.registry": "registry",
+        "learning.store": "inliers",
+        "run.checkpoint": "checkpoint",
+    }[key]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
 
-import msgspec
 import pytest
 
 from streamad.errors import ArtifactError, OutputError, RegistryError
-from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision
+from streamad.learn.registry.manifest import MANIFEST_FILE, PromotionDecision
 from streamad.learn.registry.pruning import prune
 from streamad.learn.registry.registry import CurrentError, NoModelError, OvertakenError, Registry
 from streamad.learn.registry.verify import verify_files
@@ -22,29 +20,6 @@ from tests.support.learning.places import NAME, Held, Killed
 from tests.support.learning.plant import load, train, windows_of
 
 RACERS = 6
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a version, for many publications."""
-    root = tmp_path_factory.mktemp("trained")
-    train(root)
-    return Registry(root).folder(NAME, "0001")
-
-
-@pytest.fixture
-def published(trained: Path) -> Callable[..., str]:
-    """What publishes the version once more, as the next one."""
-    draft = msgspec.json.decode((trained / MANIFEST_FILE).read_bytes(), type=Manifest)
-
-    def publish(registry: Registry, parent: str | None = None) -> str:
-        with registry.new_version(NAME) as staged:
-            for path in trained.iterdir():
-                if path.name != MANIFEST_FILE:
-                    shutil.copy(path, staged.folder)
-            return staged.publish(msgspec.structs.replace(draft, parent=parent, decision=None))
-
-    return publish
 
 
 def decided(challenger: str, champion: str | None) -> PromotionDecision:

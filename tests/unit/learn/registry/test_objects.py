@@ -20,14 +20,12 @@ from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.learn.registry.places.requests import BucketObjects
 from streamad.learn.registry.pruning import prune
 from streamad.learn.registry.registry import Registry
-from tests.support.learning.places import NAME, FailingObjects, HeldInStore
+from streamad.learn.registry.verify import verify_files
+from tests.support.learning.places import NAME, FailingObjects, HeldInStore, Killed, dying_in_files
 from tests.support.learning.plant import load, train, windows_of
 from tests.support.objects import CREDENTIALS
 from tests.support.s3_stub import StubS3
 from tests.unit.learn.registry.test_laws import assert_whole, decided, second_version
-
-__all__ = ["published", "trained"]
-from tests.unit.learn.registry.test_laws import published, trained
 
 NEVER = 10**6
 Publish = Callable[..., str]
@@ -257,6 +255,38 @@ def test_a_damaged_copy_is_made_anew(first: HeldInStore) -> None:
     (folder / "envelope.npz").unlink()
     assert load(first.registry()).ref.version == "0001"
     assert [path.name for path in folder.parent.iterdir()] == ["0001"]
+
+
+def test_a_kill_at_any_moment_of_copying_leaves_no_half_copy(first: HeldInStore) -> None:
+    number = 0
+    while True:
+        number += 1
+        with dying_in_files(first.machines / "there", number) as changes:
+            try:
+                first.registry("there").folder(NAME, "0001")
+            except Killed:
+                pass
+            else:
+                break
+        for folder in (first.machines / "there").glob(f"*/{NAME}/versions/0001"):
+            verify_files(folder, first.registry().manifest(NAME, "0001"), "copy")
+    assert number > 10, changes
+    copies = first.registry("there").folder(NAME, "0001").parent
+    shutil.rmtree(copies / "0001")
+    first.registry("there").folder(NAME, "0001")
+    assert [path.name for path in copies.iterdir()] == ["0001"], "what the killed ones left is removed"
+
+
+def test_a_copy_that_another_process_has_made_meanwhile_stays(first: HeldInStore) -> None:
+    """It may be read by now."""
+
+    class Slow(FailingObjects):
+        def fetch(self, key: str, path: Path) -> bool:
+            self.inode = first.registry("there").folder(NAME, "0001").stat().st_ino
+            return super().fetch(key, path)
+
+    slow = Slow(BucketObjects(first.url), NEVER, after=True)
+    assert first.registry("there", slow).folder(NAME, "0001").stat().st_ino == slow.inode
 
 
 def test_another_registry_at_the_same_place_does_not_serve_from_old_copies(first: HeldInStore) -> None:
