@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 
 from tests.support.object_sources import files_in
-from tests.support.runtime.cli import NEAREST, CliPlant
+from tests.support.runtime.cli import NEAREST, CliPlant, started
 from tests.support.s3_stub import StubS3
+from tests.support.waiting import LIMIT_S
 
 MODEL = NEAREST
 URL = "s3://plant/2026/recordings"
@@ -90,6 +95,31 @@ def test_a_run_goes_on_where_the_last_one_ended(plant: CliPlant, stub: StubS3) -
     stub.objects["2026/recordings/day-0.jsonl"] = held
     plant("run --quiet").assert_one_line_error(f"{URL}/day-0.jsonl: no longer holds the records that were judged")
     assert verdicts(plant) == local
+
+
+def test_a_run_that_is_killed_while_it_copies(
+    plant: CliPlant, stub: StubS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant("run --quiet")
+    local = verdicts(plant)
+    for folder in ("out", "checkpoint"):
+        shutil.rmtree(plant.folder / folder)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    plant.write_config(source={"url": URL})
+    answered = threading.Event()
+    stub.before_get = lambda key: setattr(stub, "before_rest", answered if key.endswith("day-1.jsonl") else None)
+    with started("run", "--quiet", "--config", plant.config, cwd=plant.folder) as process:
+        assert stub.is_half_sent.wait(LIMIT_S)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    answered.set()
+    assert any(name.endswith(".jsonl") for name in files_in(tmp_path / "tmp"))
+    stub.before_get = stub.before_rest = None
+    assert plant("run --quiet").code == 0
+    assert verdicts(plant) == local
+    assert not any(name.endswith(".jsonl") for name in files_in(tmp_path / "tmp"))
 
 
 @pytest.mark.parametrize(
