@@ -16,6 +16,7 @@ MODULES = (
     "learn/process/model_learner",
     "learn/process/service",
     "learn/registry/backends",
+    "learn/serving/models",
     "learn/trainer/trainings",
 )
 
