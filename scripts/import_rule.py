@@ -105,6 +105,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "streamad.sklearn": ("streamad.errors", "streamad.notebook"),
     "streamad.mlflow": ("streamad.errors", "streamad.notebook"),
+    "streamad.spark": ("streamad.errors", "streamad.messages", "streamad.notebook"),
     "streamad": ("streamad.outputs", "streamad.notebook"),
     "streamad.learn.process": (
         *_VERSIONS,

@@ -10,6 +10,7 @@ __all__ = [
     "DecodeError",
     "DetectorError",
     "EncodingError",
+    "ExecutorError",
     "InputError",
     "ObjectError",
     "ObjectFailure",
