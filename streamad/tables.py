@@ -69,8 +69,8 @@ class ColumnBatch:
     """Consecutive rows of one partition, by column: rows ``offset`` to ``offset + n``, without times of their own.
 
     ``names`` are those of all columns of a row, ``columns`` has those that were asked for. No row is longer than
-    ``row_bytes``. ``rows`` makes the records from one index to another; it works until the next event is asked for.
-    ``sequence`` and ``written`` are those of the records and their ``RecordBatch``.
+    ``row_bytes``. ``rows`` makes the records from one index to another, fewer if they are long, but at least one; it
+    works until the next event is asked for. ``sequence`` and ``written`` are those of the records and their batch.
     """
 
     partition: str

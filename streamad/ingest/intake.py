@@ -40,6 +40,7 @@ from streamad.types import Record, RecordBatch, SampleBlock
 _FEWEST_TOGETHER = 16
 """Fewer records are taken one by one: that is quicker."""
 _LONGEST_PAUSE = 1_024
+_ROWS_TOGETHER = 512
 
 
 class Notice(NamedTuple):
@@ -201,15 +202,19 @@ class Intake:
 
     def take_columns(self, batch: ColumnBatch, now_us: int) -> list[Closed]:
         """Take rows by column, as ``take`` would take their records, and so those that are not plain. Raises as it."""
-        singles = None
+        singles, finished = None, list[Closed]()
         if self._columns is not None and not self.is_recovering and not self._assembler.is_repeating:
             singles = self._columns.read(batch)
         if singles is None:
-            records = batch.rows(0, batch.n)
-            return self.take(RecordBatch(batch.partition, records, batch.next_offset, written=batch.written), now_us)
+            at = 0
+            while at < batch.n:
+                records = batch.rows(at, min(at + _ROWS_TOGETHER, batch.n))
+                at += len(records)
+                of_rows = RecordBatch(batch.partition, records, batch.offset + at, written=batch.written)
+                finished += self.take(of_rows, now_us)
+            return finished
         self._rows = batch
         self._counters.by_columns += batch.n
-        finished: list[Closed] = []
         self._take_known(singles, batch, now_us, finished)
         self.next_offset = max(self.next_offset, batch.next_offset)
         return self._counted(finished)

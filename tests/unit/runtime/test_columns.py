@@ -34,6 +34,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.testing import ManualClock
 from streamad_connectors.files.formats.csv_files import columns as csv_columns
+from streamad_connectors.files.formats.parquet_files.reader import end_waiting
 
 pa: Any = pytest.importorskip("pyarrow")
 pq: Any = pytest.importorskip("pyarrow.parquet")
@@ -347,6 +348,7 @@ def drawn_csv(random: Random, path: Path) -> None:
 # --- plain files are read by column --------------------------------------------------------------------------------
 
 PLAIN: dict[str, dict[str, str]] = {
+    "texts first": {"line": "text"},
     "numbers": {"a": "int64", "b": "decimal"},
     "small numbers": {"a": "int8", "b": "float"},
     "large numbers": {"a": "uint64", "b": "duration"},
@@ -365,7 +367,8 @@ PLAIN: dict[str, dict[str, str]] = {
 
 def written(path: Path, n: int, kinds: dict[str, str] | None = None, n_streams: int = 1, length: int = 50) -> None:
     """Write a plain file: every second row of ``n_streams`` streams, sequences of ``length`` rows."""
-    kinds = {"ts": "us", "line": "text", "batch": "text", "end": "bool", "a": "double", "b": "double"} | (kinds or {})
+    usual = {"ts": "us", "line": "text", "batch": "text", "end": "bool", "a": "double", "b": "double"}
+    kinds = (kinds or {}) | {name: kind for name, kind in usual.items() if name not in (kinds or {})}
     rows = range(n)
     cells: dict[str, Any] = {
         "ts": [START_US + 2 * S_US * i for i in rows],
@@ -383,6 +386,7 @@ def written(path: Path, n: int, kinds: dict[str, str] | None = None, n_streams: 
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_plain_files_are_read_by_column(kind: str, tmp_path: Path) -> None:
+    end_waiting()  # a new process has imported nothing
     written(tmp_path / "a.parquet", 2_500, PLAIN[kind], n_streams=2)
     counters = assert_alike(plant(tmp_path, {"default_stream": "plant"}, {"end": ["marker", "change"]}))
     assert counters.by_columns == counters.records == 2_500

@@ -92,13 +92,23 @@ from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.parquet_files.reader import end_waiting
+from streamad_connectors.files.formats.parquet_files.columns import read_parquet_columns
 from streamad_connectors.files.formats.parquet_files.rows import read_parquet
+from streamad.tables import Wanted
 options = FileOptions.model_validate({"max_decompressed_bytes": sys.argv[2]})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows, error = 0, ""
 try:
-    for _ in read_parquet(Path(sys.argv[1]), 0, options, ConnectorContext((), ManualClock())):
-        rows += 1
+    context, wanted = ConnectorContext((), ManualClock()), Wanted(frozenset("sv"), frozenset("sv"))
+    if sys.argv[3] == "row":
+        for _ in read_parquet(Path(sys.argv[1]), 0, options, context):
+            rows += 1
+    else:
+        for batch in read_parquet_columns(Path(sys.argv[1]), 0, options, context, wanted):
+            at = 0
+            while at < batch.n:
+                at += len(batch.rows(at, min(at + 512, batch.n)))
+            rows += at
 except SourceError as raised:
     error = str(raised)
 end_waiting()
@@ -118,8 +128,12 @@ class Measured(NamedTuple):
 
 
 def measured(path: Path, limit: str = "1GiB") -> Measured:
-    done = subprocess.run([sys.executable, "-c", MEASURE, path, limit], capture_output=True, text=True, check=True)
-    return Measured(*json.loads(done.stdout))
+    """Read by row and by column, which must give as many rows and the same error."""
+    command = [sys.executable, "-c", MEASURE, path, limit]
+    done = [subprocess.run([*command, by], capture_output=True, text=True, check=True) for by in ("row", "column")]
+    rows, columns = (Measured(*json.loads(each.stdout)) for each in done)
+    assert columns[:2] == rows[:2]
+    return Measured(rows.rows, rows.error, max(rows.here, columns.here), max(rows.there, columns.there))
 
 
 def assert_refused(path: Path, limit_mib: int = 1024, *, damaged: str = "") -> None:

@@ -30,12 +30,11 @@ from streamad_connectors.files.formats.csv_files.rows import (
     rows_of,
 )
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import shrunk_error
+from streamad_connectors.files.formats.reading import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, shrunk_error
 
 FEWEST_CHARACTERS = 1 << 18
 """Fewer are read row by row: that is quicker than to import pyarrow."""
 CHARACTERS = 1 << 20
-_ROWS_TOGETHER: Final = 512
 _ODD: Final = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
 _BLANK_LINE: Final = re.compile(rb"(?:\A|\n)[ \t]*\r?\n")
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
@@ -164,9 +163,11 @@ class _Reader:
     def by_row(self, text: _Text, number: int) -> ColumnBatch:
         """Return the next rows of ``text`` as records, no more lines than it has read ahead, but whole rows."""
         records: list[Record] = []
+        size = 0
         for row in rows_of(text, self._delimiter, self._options.max_record_bytes):
             records.append(record_of(row, number + len(records), self._columns, self._options))
-            if not text.is_ahead or len(records) >= _ROWS_TOGETHER:
+            size += len(records[-1].value)
+            if not text.is_ahead or len(records) >= MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
                 break
         return _of_records(tuple(records))
 

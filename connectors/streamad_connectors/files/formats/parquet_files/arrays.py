@@ -68,7 +68,9 @@ def _longest(pyarrow: Any, column: Any) -> int:
     if types.is_dictionary(kind):
         return _longest(pyarrow, column.dictionary)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        longest = pyarrow.compute.max(pyarrow.compute.binary_length(column)).as_py()
+        from pyarrow import compute  # noqa: PLC0415 - as pyarrow
+
+        longest = compute.max(compute.binary_length(column)).as_py()
         return _HEAD_BYTES + (longest or 0)
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return _TIME_BYTES
@@ -79,7 +81,7 @@ def _longest(pyarrow: Any, column: Any) -> int:
 def _array(pyarrow: Any, name: str, column: Any, zone: str) -> ArrayAnswer:
     try:
         found = _converted(pyarrow, name, column, zone)
-    except (UnicodeDecodeError, OverflowError, ValueError, NotImplementedError):  # pyarrow.ArrowInvalid is a ValueError
+    except (OverflowError, ValueError, NotImplementedError, MemoryError):  # as are pyarrow.ArrowInvalid and its others
         found = None
     return found or ArrayAnswer(name, "other")
 
@@ -156,7 +158,7 @@ def _durations(pyarrow: Any, name: str, column: Any) -> ArrayAnswer | None:
 
 def _texts(pyarrow: Any, name: str, column: Any) -> ArrayAnswer | None:
     """Return a column of indexes of texts, with the texts that it has."""
-    import numpy as np  # noqa: PLC0415 - as pyarrow: for columns alone
+    import numpy as np  # noqa: PLC0415 - as pyarrow
 
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     used, places = np.unique(codes, return_inverse=True)

@@ -37,6 +37,7 @@ _MOST_TOGETHER = 8_192
 _CELLS_TOGETHER = 1 << 17
 _BYTES_TOGETHER = 1 << 23
 _KEPT_BATCHES = 2
+_ROWS_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 20
 _ANSWER_BYTES = 1 << 16
 _TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
@@ -75,6 +76,7 @@ def _answers(
                 yield ("shrunk", str(total)) if offset > total else ("refused", complaint)
                 return  # whoever asked ends this process
             sizes = {group: file.metadata.row_group(group).total_byte_size for group in groups}
+            n_rows = {group: file.metadata.row_group(group).num_rows for group in groups}
             most = _MAX_BATCH_ROWS if wanted is None else _most_together(file.metadata)
         options = {"read_dictionary": packed, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
         with Path(path).open("rb") as handle, pyarrow.parquet.ParquetFile(handle, **options) as file:
@@ -82,15 +84,15 @@ def _answers(
                 step = f"row group {group}"
                 if sizes[group] > largest:
                     raise MemoryError
-                for found in file.iter_batches(most, row_groups=[group], use_threads=False):
-                    batch = found[min(max(offset - number, 0), found.num_rows) :]
-                    number += found.num_rows
+                for first, batch in _batches(file, group, most, number, offset):
                     if wanted is None:
-                        yield from _encoded(batch, zone)
-                    elif batch.num_rows:
-                        kept.append((number - batch.num_rows, batch))
-                        yield "columns", columns_of(batch, number - batch.num_rows, wanted, zone)
-                        yield from _asked(kept, zone)
+                        for rows in _encoded(batch, zone):
+                            yield "rows", rows
+                        continue
+                    kept.append((first, batch))
+                    yield "columns", columns_of(batch, first, wanted, zone)
+                    yield from _asked(kept, zone)
+                number += n_rows[group]
         yield "done", ""
     except MemoryError:  # pyarrow's is an ArrowException, too
         yield "too large", step
@@ -98,6 +100,27 @@ def _answers(
         yield "damaged", " ".join(str(error).split()) or type(error).__name__
     if wanted is not None:
         yield from _asked(kept, zone)
+
+
+def _batches(file: Any, group: int, most: int, number: int, offset: int) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of ``group`` from ``offset`` on with the number of the first; ``number`` is that of the group's.
+
+    At most ``most`` come at once, fewer if that takes too much memory: no header says how much texts take.
+    """
+    for n_rows in (most, _MAX_BATCH_ROWS):
+        behind = number
+        try:
+            for found in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
+                batch = found[min(max(offset - behind, 0), found.num_rows) :]
+                behind += found.num_rows
+                offset = max(offset, behind)
+                if batch.num_rows:
+                    yield behind - batch.num_rows, batch
+        except MemoryError:
+            if n_rows == _MAX_BATCH_ROWS:
+                raise
+        else:
+            return
 
 
 def _most_together(metadata: Any) -> int:
@@ -109,7 +132,10 @@ def _most_together(metadata: Any) -> int:
 
 
 def _asked(kept: Collection[tuple[int, Any]], zone: str) -> Iterator[Answer]:
-    """Answer requests for rows of ``kept`` batches, each with the number of its first row, up to one for columns."""
+    """Answer requests for rows of ``kept`` batches, each with the number of its first row, up to one for columns.
+
+    The rows end with an empty answer, before the last one if they are long.
+    """
     for request in iter(sys.stdin.buffer.readline, b""):
         asked = json.loads(request)
         if asked is None:
@@ -117,14 +143,19 @@ def _asked(kept: Collection[tuple[int, Any]], zone: str) -> Iterator[Answer]:
         first, last = asked
         for number, batch in kept:
             if number <= first < number + batch.num_rows:
-                yield from _encoded(batch[first - number : last - number], zone)
+                size = 0
+                for rows in _encoded(batch[first - number : last - number], zone):
+                    yield "rows", rows
+                    size += sum(map(len, rows))
+                    if size >= _ROWS_BYTES:
+                        break
+        yield "rows", []
 
 
-def _encoded(batch: Any, zone: str) -> Iterator[Answer]:
+def _encoded(batch: Any, zone: str) -> Iterator[list[bytes]]:
     import pyarrow  # noqa: PLC0415 - as above
 
-    for rows in _joined(map(msgspec.msgpack.Encoder().encode, _rows(pyarrow, batch, zone))):
-        yield "rows", rows
+    yield from _joined(map(msgspec.msgpack.Encoder().encode, _rows(pyarrow, batch, zone)))
 
 
 def _joined(rows: Iterator[bytes]) -> Iterator[list[bytes]]:

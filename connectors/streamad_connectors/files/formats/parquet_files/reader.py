@@ -104,18 +104,22 @@ class ReadingProcess:
         return found
 
     def rows_of(self, first: int, last: int) -> list[bytes]:
-        """Return the rows from one number to another of the columns that came last. Raises SourceError."""
+        """Return the rows from one number to another of the columns that came last, fewer of long ones.
+
+        Raises SourceError.
+        """
         self._send([first, last])
         rows: list[bytes] = []
-        while len(rows) < last - first:
+        while True:
             kind, found = self._answer()
             if kind == "rows" and isinstance(found, list):
                 rows += found
+                if not found:
+                    return rows
             elif self._ahead:
                 raise _failure(self._path, kind, str(found), self._offset, self.limit)
             else:  # what was prepared meanwhile
                 self._ahead.append((kind, found))
-        return rows
 
     def _send(self, request: object) -> None:
         assert self._process.stdin is not None
