@@ -61,4 +61,8 @@ def prune(
         stay, uncounted = _protected(registry, name, open_requests, owed)
         counted = [version for version in registry.versions(name) if version not in uncounted]
         old = tuple(version for version in counted[:-keep] if version not in stay)
-        return old if dry_run else tuple(version for version in old if registry.remove(name, version))
+        if dry_run:
+            return old
+        removed = tuple(version for version in old if registry.remove(name, version))
+        registry.clear(name)
+        return removed

@@ -253,8 +253,12 @@ class Registry:
         return version
 
     def pruning(self, name: str) -> AbstractContextManager[None]:
-        """Keep other writers of the model out for the block, as far as the place can, and tidy up after them."""
+        """Keep other writers of the model out for the block, where a place needs that. Raises RegistryError."""
         return self._place.pruning(name)
+
+    def clear(self, name: str) -> None:
+        """Remove what killed writers left, once that is certain. Raises RegistryError, OutputError."""
+        self._place.clear(name)
 
     def is_link(self, name: str, version: str) -> bool:
         """Return whether the version lies elsewhere, and a link in its place."""

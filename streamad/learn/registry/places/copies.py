@@ -47,8 +47,10 @@ class Copies(FolderPlace):
         if not _is_whole(folder, manifest):
             folder = self._fetched(name, version, content, manifest)
             self._drop_others(name)
-        elif (folder / MANIFEST_FILE).read_bytes() != content:
-            write_atomically(folder / MANIFEST_FILE, content)
+        else:
+            path = folder / MANIFEST_FILE
+            if not path.is_file() or path.read_bytes() != content:
+                write_atomically(path, content)
         if self._seen.get(name) == version.encode():
             self.note_current(name, version.encode())
         return folder

@@ -152,6 +152,9 @@ class FolderPlace:
         shutil.rmtree(aside, ignore_errors=True)
         return True
 
+    def clear(self, name: str) -> None:
+        """Do nothing: the next writer removes what killed ones left."""
+
     def check_writable(self) -> None:
         """Do nothing: ``streamad check`` looks at folders otherwise."""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import datetime, timedelta
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from streamad.errors import ArtifactError, ObjectError, OutputError, RegistryError, StreamadError
+from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, decode_manifest, encode_manifest
 from streamad.learn.registry.places.conditional import (
     PROBES,
@@ -25,9 +25,9 @@ from streamad.learn.registry.places.conditional import (
 )
 from streamad.learn.registry.places.copies import Copies
 from streamad.learn.registry.places.place import CURRENT_FILE, Current, RegistryAwayError
-from streamad.learn.registry.places.requests import Found, Objects
+from streamad.learn.registry.places.requests import Found, Listed, Objects
 from streamad.learn.registry.staging import StagedVersion, staged_version
-from streamad.learn.registry.verify import NAME, check_manifest_name, why_no_manifest
+from streamad.learn.registry.verify import NAME, check_manifest_name, spare_files, why_no_manifest
 
 _CONTENDED = 100
 _NONCES_KEPT = 8
@@ -40,6 +40,10 @@ _AT_ONCE = 8
 _Head: TypeAlias = tuple[str, str | None]
 """Key and ETag of a manifest."""
 _kept: set[str] = set()  # URLs whose stores take conditional writes, as this process has tried
+
+
+class _Claiming(msgspec.Struct):
+    claim: str = ""
 
 
 class ObjectPlace:
@@ -72,27 +76,23 @@ class ObjectPlace:
 
     def entries(self, name: str) -> list[tuple[str, str | None]]:
         """Return the versions, and why what has a manifest elsewhere is none (None: it is one)."""
+        found = []
+        for (key, _), content in self._contents(name).items():
+            version = key.split("/")[2]
+            if NAME.fullmatch(version):
+                where = self.shown(name, "versions", version)
+                found.append((version, why_no_manifest(content, where, name, version)))
+        return found
+
+    def _contents(self, name: str) -> dict[_Head, bytes]:
+        """Return all manifests; what is known by its ETag is not read again."""
         with reading_objects():
             listed = self._objects.under(f"{name}/versions")
-        parts = {each.key: each.key.split("/")[2:] for each in listed}
-        keys = {
-            (each.key, each.e_tag): parts[each.key][0]
-            for each in listed
-            if len(parts[each.key]) == 2 and parts[each.key][1] == MANIFEST_FILE and NAME.fullmatch(parts[each.key][0])
-        }
-        contents = self._contents(name, list(keys))
-        return [
-            (version, why_no_manifest(contents[key], self.shown(name, "versions", version), name, version))
-            for key, version in keys.items()
-            if key in contents
-        ]
-
-    def _contents(self, name: str, keys: list[_Head]) -> dict[_Head, bytes]:
-        """Return the content of the objects ``keys``; what is known by its ETag is not read again."""
+        keys = [(each.key, each.e_tag) for each in listed if each.key.split("/")[3:] == [MANIFEST_FILE]]
         before = self._heads.get(name, {})
         known = {key: before[key] for key in keys if key[1] is not None and key in before}
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # starts a thread for each key that it is given, at most
-            unknown = [key for key in keys if key not in known]
+        unknown = [key for key in keys if key not in known]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # it starts no thread before it is given a key
             for key, found in zip(unknown, pool.map(lambda key: self._get(key[0]), unknown), strict=True):
                 if found is not None:
                     known[key] = found.content
@@ -229,10 +229,11 @@ class ObjectPlace:
         assert isinstance(manifest.claim, str)
         with reading_objects():
             sizes = {each.key: each.size_bytes for each in self._objects.under(f"{name}/files/{manifest.claim}")}
-        for file, record in manifest.files.items():
+        for file in manifest.files.keys() - spare_files(manifest):
+            record = manifest.files[file]
             size = sizes.get(_file_key(name, manifest.claim, record.sha256))
-            if size is not None and size != record.size_bytes:
-                why = f"{size} bytes, the manifest says {record.size_bytes}"
+            if size != record.size_bytes:
+                why = "missing" if size is None else f"{size} bytes, the manifest says {record.size_bytes}"
                 raise ArtifactError(f"model {name} {version}: {file} is damaged ({why}): train anew")
         self.folder(name, version)
 
@@ -240,11 +241,9 @@ class ObjectPlace:
         """Return the folder for the state of interrupted trainings, beside the copies."""
         return self._copies.training_folder(name)
 
-    @contextmanager
-    def pruning(self, name: str) -> Iterator[None]:
-        """Keep nobody out; at the end remove files that no manifest names, a day after they were written."""
-        yield
-        self._clear(name)
+    def pruning(self, name: str) -> AbstractContextManager[None]:
+        """Keep nobody out: every write has its condition."""
+        return nullcontext()
 
     def is_link(self, name: str, version: str) -> bool:
         """Return False: an object store has no links."""
@@ -266,25 +265,23 @@ class ObjectPlace:
             self._objects.delete([each.key for each in self._objects.under(f"{name}/files/{manifest.claim}")])
         return True
 
-    def _clear(self, name: str) -> None:
-        """Remove the files of publications that were killed.
+    def clear(self, name: str) -> None:
+        """Remove the files of publications that were killed, a day after they were written, by the store's clock.
 
         A mark stops the publisher of such files, if it only slept: each of the two first writes, the pruner its mark,
-        the publisher its manifest, and then looks whether the other has. Ages are by the clock of the store alone.
+        the publisher its manifest, and then looks whether the other has.
         """
         with reading_objects():
-            claims: dict[str, list[Any]] = {}
+            claims: dict[str, list[Listed]] = {}
             for each in self._objects.under(f"{name}/files"):
                 claims.setdefault(each.key.split("/")[2], []).append(each)
         named = self._claims(name)
         if named is None or not (left := claims.keys() - named):
             return
-        now = self._time(name)
-        old = {claim for claim in left if max(each.written for each in claims[claim]) < now - _GRACE}
-        with writing_objects():
-            for claim in old:
-                with suppress(ObjectError):
-                    self._objects.create(_file_key(name, claim, _REMOVED), b"")
+        since = self._time() - _GRACE
+        old = {claim for claim in left if max(each.written for each in claims[claim]) < since}
+        for claim in old:
+            written(self._objects, _file_key(name, claim, _REMOVED), b"", None, lambda _: True)
         named = self._claims(name)
         for claim in () if named is None else sorted(old - named):
             with writing_objects():
@@ -292,22 +289,21 @@ class ObjectPlace:
                 self._objects.delete([_file_key(name, claim, _REMOVED)])
 
     def _claims(self, name: str) -> set[str] | None:
-        """Return the claims of all versions; None if a manifest cannot be read: nobody knows what it names."""
+        """Return the claims of all manifests, misplaced ones too; None if one cannot be read: it may name any files."""
         self._heads.pop(name, None)
         try:
-            manifests = [self.manifest(name, version) for version, why in self.entries(name) if why is None]
-        except ArtifactError:
+            return {msgspec.json.decode(each, type=_Claiming).claim for each in self._contents(name).values()}
+        except msgspec.DecodeError:
             return None
-        return {str(manifest.claim) for manifest in manifests if manifest is not None}
 
-    def _time(self, name: str) -> datetime:
+    def _time(self) -> datetime:
         """Return the time by the clock of the store."""
         prefix = f"{PROBES}/{secrets.token_hex(8)}"
+        written(self._objects, f"{prefix}/now", b"", None, lambda _: True)
         with writing_objects():
-            self._objects.create(f"{prefix}/now", b"")
             listed = self._objects.under(prefix)
             self._objects.delete([f"{prefix}/now"])
-        return listed[0].written
+        return min((each.written for each in listed), default=datetime(1971, 1, 1, tzinfo=UTC))
 
     def check_writable(self) -> None:
         """Try conditional writes with an object of its own. Raises OutputError, or RegistryError without them."""

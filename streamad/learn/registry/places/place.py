@@ -85,13 +85,16 @@ class Place(Protocol):
         """Return the local folder for the state of interrupted trainings."""
 
     def pruning(self, name: str) -> AbstractContextManager[None]:
-        """Keep other writers out for the block, where they are kept out; its end removes what killed writers left."""
+        """Keep other writers of the model out for the block, where a place needs that."""
 
     def is_link(self, name: str, version: str) -> bool:
         """Return whether the version lies elsewhere, and a link in its place."""
 
     def remove(self, name: str, version: str) -> bool:
         """Remove a version, which nobody ever sees half; False if it was put into service meanwhile, and stays."""
+
+    def clear(self, name: str) -> None:
+        """Remove what killed writers left, if it is certain that they were killed."""
 
     def check_writable(self) -> None:
         """Try that the place can be written, and that it keeps its laws. Raises RegistryError, OutputError."""

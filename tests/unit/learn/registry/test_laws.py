@@ -109,6 +109,9 @@ def test_a_late_promotion_is_overtaken_and_a_rollback_is_not(held: Held, publish
         with pytest.raises(OvertakenError, match=wanted) as caught:
             registry.promote(NAME, "0003", expected=expected)
         assert "\n" not in str(caught.value)
+    with pytest.raises(RegistryError, match="has no version 0009") as unknown:
+        registry.promote(NAME, "0009", expected="0002")
+    assert not isinstance(unknown.value, OvertakenError)
     registry.promote(NAME, "0001", expected="0002")
     assert held.registry("there").current(NAME) == "0001"
 
@@ -183,7 +186,9 @@ def test_a_damaged_manifest_stays_a_version_and_gives_no_number(held: Held, publ
     assert list(held.registry().other_folders(NAME)) == ["0003"]
 
 
-@pytest.mark.parametrize("content", [b"", b"../../outside", b"0001\n0002\n", b"\xff\xfe\x00", b"A" * 10_000, b"0009\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"../../outside", b"0001\n0002\n", b"\xff\xfe\x00", b"A" * 10_000, b"0001\0", b"0009\n"]
+)
 def test_a_damaged_current_is_one_line_until_a_person_writes_it_anew(
     held: Held, published: Callable[..., str], content: bytes
 ) -> None:

@@ -162,10 +162,23 @@ def test_what_a_killed_publisher_left_is_removed_a_day_later(
     prune(first.registry(), NAME, keep=1, owed=())
     assert len(files_of(first)) == 2, "nobody knows which files a damaged manifest names"
     first.damage("0001", MANIFEST_FILE, lambda content: content.replace(b'"streamad-model', b'"streamad-model"', 1))
-    prune(first.registry(), NAME, keep=1, owed=())
-    assert len(files_of(first)) == 1
-    assert_whole(first, "there")
+    prune(first.registry(), NAME, keep=1, owed=(), dry_run=True)
+    assert len(files_of(first)) == 2
+    found = first.objects.get(first.key_of("0001", MANIFEST_FILE))
+    assert found is not None
+    first.objects.create(f"{NAME}/versions/moved-by-hand/{MANIFEST_FILE}", found.content)
+    first.objects.delete([first.key_of("0001", MANIFEST_FILE)])
+    first.registry().clear(NAME)
+    assert len(files_of(first)) == 1, "that of the manifest that a person has moved"
+    first.objects.create(f"{NAME}/versions/0001/{MANIFEST_FILE}", found.content)
+    assert_whole_but_one(first)
     assert [each.key for each in first.objects.under(".streamad-check")] == []
+
+
+def assert_whole_but_one(held: HeldInStore) -> None:
+    assert list(held.registry("there").other_folders(NAME)) == ["moved-by-hand"]
+    held.objects.delete([f"{NAME}/versions/moved-by-hand/{MANIFEST_FILE}"])
+    assert_whole(held, "there")
 
 
 def test_a_publisher_that_slept_until_its_files_were_pruned_publishes_nothing(

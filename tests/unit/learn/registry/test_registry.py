@@ -150,81 +150,11 @@ def test_a_damaged_version_stays_one(tmp_path: Path) -> None:
     assert train(tmp_path, data=windows_of(30, seed=2)) == "0003"
 
 
-def test_a_number_once_in_service_is_not_given_again(tmp_path: Path) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1))
-    versions = tmp_path / "default" / "versions"
-    (versions / "0002").rename(tmp_path / "away")
-    with pytest.raises(RegistryError, match="names version 0002, which does not exist"):
-        Registry(tmp_path).current("default")
-    with Registry(tmp_path).new_version("default") as staged:
-        assert staged.publish(Registry(tmp_path).manifest("default", "0001")) == "0003"
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
-    registry = Registry(tmp_path / "registry")
-    for use in (
-        lambda: registry.versions(name),
-        lambda: registry.folder("default", name),
-        lambda: registry.new_version(name),
-        lambda: registry.promote("default", name, expected=None),
-    ):
-        with pytest.raises(RegistryError, match="not a plain name"):
-            use()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"../../outside", b"/etc/passwd", b"0001\n0002\n", b"\xff\xfe\x00", b"A" * 10_000, b"0001\0"]
-)
-def test_damaged_current_is_one_line_and_never_a_path(tmp_path: Path, content: bytes) -> None:
-    train(tmp_path)
-    (tmp_path / "default" / "CURRENT").write_bytes(content)
-    with pytest.raises(RegistryError, match=r"CURRENT is damaged.*\(there are: 0001\)") as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_promote_needs_the_expected_champion(tmp_path: Path) -> None:
-    registry = with_challenger(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=2), promote=False)
-    registry.promote("default", "0002", expected="0001")
-    for expected in ("0001", None):
-        wanted = f"0003 not promoted, 0002 is in service where {expected or 'nothing'} was expected"
-        with pytest.raises(OvertakenError, match=wanted):
-            registry.promote("default", "0003", expected=expected)
-    with pytest.raises(RegistryError, match="has no version 0009") as caught:
-        registry.promote("default", "0009", expected="0002")
-    assert not isinstance(caught.value, OvertakenError)
-    assert registry.current("default") == "0002"
-    registry.promote("default", "0001", expected="0002")  # a rollback
-    assert registry.current("default") == "0001"
-
-
-def test_a_damaged_version_is_not_promoted(tmp_path: Path) -> None:
-    registry = with_challenger(tmp_path)
-    (tmp_path / "default" / "versions" / "0002" / "model.npz").write_bytes(b"broken")
-    with pytest.raises(ArtifactError, match=r"model default 0002: model.npz is damaged"):
-        registry.promote("default", "0002", expected="0001")
-    assert registry.current("default") == "0001"
-
-
 def decided(challenger: str, champion: str | None, number: int = 0) -> PromotionDecision:
     decided_at = datetime(2026, 3, 2, tzinfo=UTC)
     return PromotionDecision(
         promoted=False, reason=f"no {number}", decided_at=decided_at, challenger=challenger, champion=champion
     )
-
-
-def test_a_decision_is_kept_in_the_champion_s_manifest_too_and_both_still_load(tmp_path: Path) -> None:
-    registry = with_challenger(tmp_path)
-    own = registry.manifest("default", "0001").decision
-    registry.record_decision("default", "0002", decided("0002", "0001"))
-    assert registry.manifest("default", "0002").decision == decided("0002", "0001")
-    assert registry.manifest("default", "0001").challenged == (decided("0002", "0001"),)
-    assert registry.manifest("default", "0001").decision == own
-    assert load(tmp_path, "0001").manifest.challenged == (decided("0002", "0001"),)
-    assert load(tmp_path, "0002").manifest.challenged == ()
 
 
 def test_a_champion_keeps_the_latest_50_decisions(tmp_path: Path) -> None:
@@ -367,15 +297,13 @@ def test_a_number_without_its_zeros_is_the_version(tmp_path: Path, said: str, me
     assert with_challenger(tmp_path).named("default", said) == meant
 
 
-@pytest.mark.parametrize("damage", [b"", b"../outside", b"0009\n", "link", "fifo"])
-def test_a_damaged_current_names_the_command_that_writes_it_anew(tmp_path: Path, damage: bytes | str) -> None:
+@pytest.mark.parametrize("damage", ["link", "fifo"])
+def test_a_damaged_current_names_the_command_that_writes_it_anew(tmp_path: Path, damage: str) -> None:
     registry = with_challenger(tmp_path)
     current, target = tmp_path / "default/CURRENT", tmp_path / "target"
     current.unlink()
     target.write_text("kept")
-    if isinstance(damage, bytes):
-        current.write_bytes(damage)
-    elif damage == "link":
+    if damage == "link":
         current.symlink_to(target)
     else:
         os.mkfifo(current)
