@@ -15,6 +15,7 @@ import msgspec
 import pyarrow
 import pytest
 
+from streamad.commands.shared.console import local_url
 from streamad.errors import SourceError
 from streamad.ports import PartitionedSource
 from streamad_connectors.objects.delta import DeltaSource
@@ -169,3 +170,18 @@ async def test_a_store_that_refuses(refusal: tuple[int, str], says: str, stub: S
 
 async def test_no_table_in_s3(stub: StubS3, tmp_path: Path) -> None:
     assert "there is no Delta table" in await failing("delta:s3://bucket/lake/none", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("delta:table?version=1", "delta:{here}/table?version=1"),
+        ("delta:/data/table", "delta:/data/table"),
+        ("delta:s3://bucket/table", "delta:s3://bucket/table"),
+    ],
+)
+def test_a_path_on_the_command_line_begins_where_one_is(
+    given: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_url(given) == url.format(here=tmp_path)
