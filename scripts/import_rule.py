@@ -124,6 +124,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.ingest",
         "streamad.runtime",
         "streamad.learn.parts",
+        "streamad.learn.early",
+        "streamad.learn.training",
+        "streamad.learn.trainer",
         "streamad.learn.serving",
     ),
     "streamad.commands.shared": (

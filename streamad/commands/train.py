@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -36,10 +36,19 @@ from streamad.commands.shared.figures.labels import (
 from streamad.commands.shared.figures.lengths import odd_lengths
 from streamad.commands.shared.figures.losses import Losses, lost
 from streamad.commands.shared.figures.warnings import print_expected
+from streamad.commands.shared.offline import ray_address
 from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, detection_of, print_detection, read_windows, without_model
-from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
+from streamad.errors import (
+    ArtifactError,
+    DetectorError,
+    ExecutorError,
+    RegistryError,
+    StreamadError,
+    TrainingDataError,
+    UsageError,
+)
 from streamad.judge.bank import settings_for
 from streamad.judge.calibration import scores_of
 from streamad.judge.evaluation import Evaluation
@@ -53,6 +62,7 @@ from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import calibrating_ids, promotion_doubt, train_model
 from streamad.learn.training.presumed import separated
 from streamad.messages import ModelRef
+from streamad.offline.training import Training, trained_on_ray
 from streamad.outputs.versions.service import loads_text
 from streamad.plant import Plant
 from streamad.ports import Detector
@@ -83,6 +93,17 @@ def train(
     force: Annotated[
         bool, typer.Option("--force", help="Train even if more than 5 % of the samples are lost.")
     ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="With --on: models that train at once.")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="ray[://HOST:PORT]",
+            help="Train several models at once on Ray, each on one thread; the registry has the same path there.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
@@ -97,6 +118,11 @@ def train(
     began_s = time.perf_counter()
     label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
+    if jobs is not None and on is None:
+        raise UsageError("--jobs goes with --on ray: models that train at once")
+    if on is not None and plant.settings.models is None:
+        raise UsageError("--on trains several models (models in the config), and this config has one: leave it out")
+    address = None if on is None else ray_address(on)
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
@@ -127,7 +153,14 @@ def train(
         if promote and not result["promoted"]:
             raise DetectorError(training.refusal(result))
     else:
-        training.run_all(sets)
+        training.run_all(sets, {} if on is None else training.on_ray(sets, address, jobs))
+
+
+class _Made(NamedTuple):
+    """A version that was trained elsewhere, or why there is none, and the version in service before."""
+
+    version: str | StreamadError
+    before: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +178,40 @@ class _Training:
         courses = self.data.courses_by_id()
         return None if courses is None else EarlyTraining(courses, settings)
 
-    def run(self, name: str, windows: WindowSet, label: str = "") -> dict[str, Any]:
-        """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
+    def on_ray(self, sets: dict[str, WindowSet], address: str | None, n: int | None) -> dict[str, _Made]:
+        """Train all models on Ray, ``n`` at once, and return what came of each. Raises ExecutorError."""
+        registry = registry_of(self.plant)
+        before = {name: registry.current_or_none(name) for name in sets}
+        early = self._early(self.plant.settings)
+        trainings = [
+            Training(self.plant, name, windows.distinct(), early, self.promote) for name, windows in sets.items()
+        ]
+        found: dict[str, _Made] = {}
+        with Bar("training", quiet=self.as_json) as bar:
+            bar.show(f"training: 0 of {count(len(sets), 'model')}", 0, len(sets))
+            for name, version in trained_on_ray(trainings, address, n):
+                found[name] = _Made(version, before[name])
+                text = f"training: {len(found)} of {count(len(sets), 'model')}"
+                bar.show(text, len(found), len(sets), line=f"{text}: {name}")
+        return found
+
+    def run(self, name: str, windows: WindowSet, label: str = "", made: _Made | None = None) -> dict[str, Any]:
+        """Train a version of the model ``name``, unless it is ``made``, and return its data, for machines.
+
+        Raises StreamadError.
+        """
         plant = self.plant
         registry = registry_of(plant)
-        before = registry.current_or_none(name)
+        before = registry.current_or_none(name) if made is None else made.before
         n_all, windows = len(windows), windows.distinct()
         if len(windows) < n_all:
             err.print(notice("left out", f" {n_all - len(windows)} of {n_all} sequences: copies of others"))
-        with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
+        if made is not None and isinstance(made.version, StreamadError):
+            raise made.version
+        with Bar(f"{label}training", quiet=self.as_json or made is not None, is_kept=True) as bar:
             shown = FitsShown(bar, label)
             try:
-                version = train_model(
+                version = (made and str(made.version)) or train_model(
                     windows,
                     self.detector,
                     settings=settings_for(plant.settings, name),
@@ -220,15 +275,15 @@ class _Training:
             print_detection(found, ref, manifest.metrics.method, self.plant.settings.alerts.false_alarm_rate)
         return found
 
-    def run_all(self, sets: dict[str, WindowSet]) -> None:
-        """Train every model, also after a failure of one. Raises DetectorError for failures at the end."""
+    def run_all(self, sets: dict[str, WindowSet], made: Mapping[str, _Made]) -> None:
+        """Train every model that is not ``made``, also after a failure of one. Raises DetectorError at the end."""
         results, wrong = [], []
         for number, (name, windows) in enumerate(sets.items(), start=1):
             try:
-                result = self.run(name, windows, f"{name} ({number}/{len(sets)}): ")
+                result = self.run(name, windows, f"{name} ({number}/{len(sets)}): ", made.get(name))
                 if self.promote and not result["promoted"]:
                     result["error"] = self.refusal(result)
-            except (TrainingDataError, DetectorError, RegistryError) as error:
+            except (TrainingDataError, DetectorError, RegistryError, ExecutorError) as error:
                 result = {"model": name, "error": str(error)}
             results.append(result)
             if "error" in result:

@@ -86,6 +86,12 @@ def named(address: str | None) -> str:
     return "on this machine" if address is None else f"at {address}"
 
 
+def lost_text(address: str | None, error: BaseException) -> str:
+    """Return what to say if Ray is lost."""
+    why = failure_of(error).partition("\n")[0]
+    return f"Ray {named(address)} is lost ({why}): what is done stays, and the same command goes on"
+
+
 class _Actor:
     """What each actor is. (Ray would make of a class with coroutines, such as ``Worker``, an actor of another kind.)"""
 
@@ -113,10 +119,7 @@ class OnRay:
                 check_machines(ray, task.folder)
                 yield from self._judged(ray, task, units)
             except (ray.exceptions.RayError, ConnectionError) as error:
-                raise ExecutorError(
-                    f"Ray {named(self._address)} is lost ({failure_of(error)}): what is judged stays, and the same "
-                    "command goes on"
-                ) from error
+                raise ExecutorError(lost_text(self._address, error)) from error
 
     def _judged(self, ray: Any, task: Task, units: Sequence[Unit]) -> Generator[Outcome]:
         n_gpus = 1 if task.plant.settings.model.device.startswith("cuda") else 0
@@ -145,28 +148,33 @@ class OnRay:
                     else:
                         yield Outcome(unit, error=killed_text(failure_of(error).partition("\n")[0]))
                 except ray.exceptions.RayTaskError as error:
-                    raise _own(error) from error
+                    raise own_error(error) from error
                 else:
                     yield outcome
                 give(actor)
 
 
-def _own(error: Any) -> StreamadError:
+def own_error(error: Any) -> StreamadError:
     """Return what a worker raised on purpose, else that it failed."""
     cause = error.cause
     return cause if isinstance(cause, StreamadError) else ExecutorError(f"a worker failed: {failure_of(cause)}")
 
 
-def check_machines(ray: Any, folder: Path) -> None:
-    """Raise ExecutorError if a machine of the cluster has another release of streamad, or sees another ``folder``."""
+def check_machines(ray: Any, folder: Path | None) -> None:
+    """Raise ExecutorError if a machine of the cluster has another release of streamad, or sees another ``folder``.
+
+    None: there is no folder that all must see.
+    """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - an extra
 
-    ours, probe = version(_DISTRIBUTION), folder / f".{secrets.token_hex(8)}.probe"
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
+    ours, probe = version(_DISTRIBUTION), None
+    if folder is not None:
+        probe = folder / f".{secrets.token_hex(8)}.probe"
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            probe.touch()
     try:
-        look = ray.remote(num_cpus=0)(_look_for(str(probe)))
+        look = ray.remote(num_cpus=0)(_look_for(None if probe is None else str(probe)))
         asked = {}
         for node in ray.nodes():
             if node["Alive"]:
@@ -179,15 +187,16 @@ def check_machines(ray: Any, folder: Path) -> None:
                 raise ExecutorError(f"{name} of the cluster has {has}, and here is {ours}: install the same there")
             if not sees:
                 raise ExecutorError(
-                    f"{name} of the cluster does not see {folder}: give --out, recordings and registry one path on all "
-                    "machines"
+                    f"{name} of the cluster does not see {folder}: recordings, registry and results need one path on "
+                    "all machines"
                 )
     finally:
-        with suppress(OSError):
-            probe.unlink()
+        if probe is not None:
+            with suppress(OSError):
+                probe.unlink()
 
 
-def _look_for(probe: str) -> Callable[[], tuple[str, bool]]:
+def _look_for(probe: str | None) -> Callable[[], tuple[str, bool]]:
     """Return a function that says which release is installed, and whether the file is there; Ray sends its code."""
 
     def look() -> tuple[str, bool]:
@@ -195,7 +204,7 @@ def _look_for(probe: str) -> Callable[[], tuple[str, bool]]:
         from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
         try:
-            return version("streamad-monitor"), os.path.exists(probe)  # noqa: PTH110 - needs the least
+            return version("streamad-monitor"), probe is None or os.path.exists(probe)  # noqa: PTH110 - needs the least
         except PackageNotFoundError:
             return "", False
 

@@ -10,7 +10,9 @@ import pytest
 import ray
 
 from streamad.errors import ExecutorError
+from streamad.learn.registry.registry import registry_at
 from streamad.offline.on_ray import check_machines, connected
+from tests.integration import test_several_models as several_models
 from tests.integration.test_offline import N_FILES, PLUGINS, configure, counts, plant, printed, written
 from tests.support.runtime.cli import CliPlant
 
@@ -60,3 +62,40 @@ def test_what_ray_raises_when_it_is_lost_is_one_line(plant: CliPlant, monkeypatc
     plant("score --on ray --out out").assert_one_line_error(
         "Ray on this machine is lost", "the head does not answer", "the same command goes on"
     )
+
+
+@pytest.mark.usefixtures("_ray")
+@pytest.mark.filterwarnings("ignore")
+def test_models_that_train_on_ray_are_those_of_one_process_bit_for_bit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 4 s of a core: two tasks of Ray, each with the proof of its version."""
+    monkeypatch.syspath_prepend(PLUGINS)
+    plant = CliPlant(tmp_path / "plant", capsys, monkeypatch)
+    (plant.folder / "normal").mkdir(parents=True)
+    files = []
+    for registry, command in (("alone", "train --json"), ("ray", "train --json --on ray --jobs 2")):
+        model = {"detector": "nearest", "options": {}, "references": [], "registry": registry, "device": "cpu"}
+        several_models.configure(plant, model={"recordings": "normal", **model})
+        several_models.write_csv(plant.folder / "normal", several_models.recordings(["PX-12", "7", None] * 16 + ["x"]))
+        outcome = plant(command)
+        assert outcome.code == 1, "one recipe has a single sequence"
+        made = {each["model"]: each for each in outcome.last_json["models"]}
+        assert [name for name, each in made.items() if each.get("promoted")] == [
+            "default",
+            "default.7",
+            "default.PX-12",
+        ]
+        assert "error" in made["default.x"]
+        store = registry_at(plant.folder / registry, plant.folder / "copies")
+        files.append({name: store.manifest(name, "0001").files for name in store.names() if store.current(name)})
+        files[-1] = {name: {file: each.sha256 for file, each in of.items()} for name, of in files[-1].items()}
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("train --on ray", "this config has one: leave it out"), ("train --jobs 2", "--jobs goes with --on ray")],
+)
+def test_one_model_trains_in_one_process(plant: CliPlant, command: str, says: str) -> None:
+    plant(command).assert_one_line_error(says, code=2)
