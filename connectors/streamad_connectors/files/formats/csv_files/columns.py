@@ -58,8 +58,8 @@ def read_csv_columns(
         number = 0
         text = _Text(handle)
         reader = _Reader(columns, header.delimiter, options, wanted)
-        while lines := text.ahead(options.max_record_bytes):
-            batch = reader.by_column(lines, number)
+        while text.fill(options.max_record_bytes):
+            batch = reader.by_column(text.fresh, number)
             if batch is not None:
                 text.take()
             else:
@@ -82,10 +82,11 @@ def _of_records(records: tuple[Record, ...]) -> ColumnBatch:
 
 
 class _Text:
-    """A text of which some whole lines are read ahead."""
+    """A text of which some whole lines are read ahead; ``fresh`` are these until one is taken."""
 
     def __init__(self, handle: TextIO) -> None:
         self._handle = handle
+        self.fresh = ""
         self._lines = io.StringIO()
         self._size = self._at = 0
 
@@ -94,27 +95,24 @@ class _Text:
         """Return whether there are lines that were read ahead and not taken."""
         return self._at < self._size
 
-    def ahead(self, limit: int) -> str:
-        """Return the lines ahead, some more if there are none; "" at the end. The last has ``limit`` more at most."""
+    def fill(self, limit: int) -> bool:
+        """Read lines ahead if none are, the last up to ``limit`` characters longer; return whether there are some."""
         if not self.is_ahead:
-            lines = self._handle.read(CHARACTERS)
-            if lines and not lines.endswith("\n"):
-                lines += self._handle.readline(limit)
-            self._lines, self._size, self._at = io.StringIO(lines, newline=""), len(lines), 0
-            return lines
-        lines = self._lines.read()
-        self._lines.seek(self._at)
-        return lines
+            self.fresh = self._handle.read(CHARACTERS)
+            if self.fresh and not self.fresh.endswith("\n"):
+                self.fresh += self._handle.readline(limit)
+            self._lines, self._size, self._at = io.StringIO(self.fresh, newline=""), len(self.fresh), 0
+        return self.is_ahead
 
     def take(self) -> None:
         """Take all that was read ahead."""
-        self._at = self._size
+        self.fresh, self._at = "", self._size
 
     def readline(self, size: int = -1, /) -> str:
         """Return the next line, or ``size`` characters of it."""
         if not self.is_ahead:
             return self._handle.readline(size)
-        line = self._lines.readline(size)
+        line, self.fresh = self._lines.readline(size), ""
         self._at += len(line)
         if self.is_ahead or line.endswith("\n") or len(line) == size:
             return line
