@@ -48,12 +48,13 @@ Url = Annotated[str, AfterValidator(_no_password)]
 
 
 def _registry_place(place: str) -> str:
-    if ":/" not in place:
+    scheme = place.partition(":")[0]
+    if ":/" not in place and scheme not in SCHEMES:
         return place
     parts = urlsplit(place)
-    if parts.scheme not in SCHEMES or not parts.netloc:
+    if scheme not in SCHEMES or not parts.netloc:
         raise ValueError(f"{masked(place)!r} is no folder and no place in an object store: write s3://BUCKET/PREFIX")
-    is_account = parts.scheme == "abfss" and ":" not in parts.netloc
+    is_account = scheme == "abfss" and ":" not in parts.netloc
     if parts.query or parts.fragment or ":" in parts.netloc or ("@" in parts.netloc and not is_account):
         raise ValueError("holds more than bucket and prefix: write those; credentials come from the environment")
     if not all(part.strip(".") for part in parts.path.rstrip("/").split("/")[1:]):

@@ -184,6 +184,8 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
         ("model: {registry: 'ftp://host/models'}", "no place in an object store: write s3://BUCKET/PREFIX"),
         ("model: {registry: 's3://key:hunter22@bucket/models'}", "holds more than bucket and prefix: write those"),
         ("model: {registry: 's3://bucket/models?token=hunter22'}", "credentials come from the environment"),
+        ("model: {registry: 'S3://bucket/models'}", "no place in an object store: write s3://BUCKET/PREFIX"),
+        ("model: {registry: 's3:bucket/models'}", "no place in an object store: write s3://BUCKET/PREFIX"),
         ("model: {registry: 's3://bucket/../models'}", "has an empty part, or one of dots alone"),
         ("model: {cache: 's3://bucket/copies'}", "'s3:/bucket/copies' is no folder: write the path of one"),
         ("model: {backend: onnx}", "'onnxruntime' or 'openvino'; did you mean 'onnxruntime'?"),

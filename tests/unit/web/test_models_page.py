@@ -43,6 +43,7 @@ from tests.support.learning.stored import (
     store_of,
     train,
 )
+from tests.support.objects import Bucket
 from tests.support.web.messages import verdict
 from tests.support.web.page import SAME, PageUnderTest
 
@@ -121,6 +122,20 @@ def test_it_tells_lineage_decision_and_trainings(config: Path) -> None:
     assert "Roll back from 0002 to 0001" in text
     assert "Put 0001 into service" in text
     assert "Put 0002 into service" not in text
+
+
+def test_a_registry_in_an_object_store_is_shown_and_rolled_back_and_one_that_is_away_is_a_line(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGINS)
+    config = _written(tmp_path, model={**MODEL, "registry": f"{bucket.url}/models"})
+    add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
+    assert [train(config), another(config)] == ["0001", "0002"]
+    assert "0002 descends from 0001." in shown(config)
+    said(config, act="rollback", version="0002", to="0001", typed="0001")
+    assert in_service(config) == "0001"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "the store cannot be reached" in shown(config)
 
 
 def test_champion_against_challenger_has_false_alarms_and_each_fault_by_strength(config: Path) -> None:
