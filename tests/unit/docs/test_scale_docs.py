@@ -44,7 +44,7 @@ def test_the_plan_follows_from_the_costs() -> None:
     )
     rows = 1e12 / n_bytes
     assert number(r"([\d.]+) billion rows of 9 channels") * 1e9 == pytest.approx(rows, rel=0.05)
-    lengths = [float(each.replace(",", "")) for each in re.findall(r"([\d,]+) rows a sequence", PAGE)]
+    lengths = [float(each.replace(",", "")) for each in re.findall(r"\| ([\d,]+) rows a sequence", PAGE)]
     for at, length in enumerate(lengths):
         sequences = rows / length
         reading_h, judging_h = rows * reading_s / 3600, sequences * judging_s / 3600
