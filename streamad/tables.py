@@ -49,11 +49,11 @@ class Column:
 
     ``number``: int64, uint64 or float64, as the rows have them (a boolean is 0 or 1). ``cell``: indexes into ``cells``,
     the different ones as rows have them. ``time``: int64 Unix microseconds, which the rows have as text with its offset
-    from UTC; ``zoned``: those of a named zone, whose offset had seconds before 1973. ``other``: anything else, for
-    which there are rows only.
+    from UTC; ``zoned``: those of a named zone, whose offset had seconds before 1973; ``local``: such times without an
+    offset. ``other``: anything else, for which there are rows only.
     """
 
-    kind: Literal["number", "cell", "time", "zoned", "other"]
+    kind: Literal["number", "cell", "time", "zoned", "local", "other"]
     values: npt.NDArray[Any]
     valid: BoolArray | None = None
     cells: tuple[Any, ...] = ()

@@ -84,6 +84,11 @@ class Decoder:
         """Return the reader of parsed messages."""
         return self._plain.fields
 
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """Return the zone of times without an offset."""
+        return self._plain.zone
+
     def decode(self, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of ``record``, those of each block ordered by time.
 

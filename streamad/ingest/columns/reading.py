@@ -15,11 +15,15 @@ import numpy.typing as npt
 from streamad.errors import DecodeError
 from streamad.ingest.columns.support import why_rows
 from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_times import may_come_twice
 from streamad.ingest.decode_values import BadCells, FieldPath
 from streamad.settings.plant_yaml import Settings
+from streamad.settings.time_format import UNIX_UNITS
 from streamad.tables import NO_STREAM, Column, ColumnBatch, Singles, Wanted
-from streamad.types import FILE_OFFSETS, MAX_TIME_US, BoolArray, FloatArray, IntArray, Record
+from streamad.types import FILE_OFFSETS, MAX_TIME_US, BoolArray, FloatArray, IntArray, Record, from_us, to_us
 
+_MINUTE_US: Final = 60_000_000
+_HOUR_US: Final = 3_600_000_000
 _OFFSETS_OF_MINUTES_US: Final = 94_694_400_000_000  # 1973-01-01: Africa/Monrovia was the last with seconds, in 1972
 _NOTHING: Final = Record(0, b"")
 
@@ -39,6 +43,7 @@ class ColumnReader:
     def __init__(self, settings: Settings, decoder: Decoder) -> None:
         self._settings = settings.decode
         self._fields = fields = decoder.fields
+        self._zone = decoder.zone
         self._has_ids = settings.decode.sequence_from == "message"
         others = (fields.time.path, fields.end_path)
         self._paths = [*fields.rows.channels, *fields.id_paths, *(path for path in others if path is not None)]
@@ -111,11 +116,18 @@ class ColumnReader:
             if found is None:
                 raise _RowsError
             return found
-        if column.kind in ("time", "zoned"):
-            earliest_us = _OFFSETS_OF_MINUTES_US if column.kind == "zoned" else 0
-            return values, (values >= earliest_us) & (values <= MAX_TIME_US)
-        if column.kind != "cell" or self._settings.timezone is not None:
+        if column.kind == "cell":
+            return self._times_of_cells(column, path)
+        if column.kind == "other" or self._settings.time_format not in (None, *UNIX_UNITS):
             raise _RowsError
+        earliest_us = 0 if column.kind == "time" else _OFFSETS_OF_MINUTES_US
+        is_read = (values >= earliest_us) & (values <= MAX_TIME_US)
+        if column.kind == "local":
+            values = self._from_local(np.where(is_read, values, earliest_us))
+            is_read &= ~self._may_come_twice(values)
+        return values, is_read
+
+    def _times_of_cells(self, column: Column, path: FieldPath) -> tuple[IntArray, BoolArray]:
         times: list[int] = []
         is_read: list[bool] = []
         for cell in column.cells:
@@ -125,7 +137,27 @@ class ColumnReader:
             except DecodeError:
                 times.append(0)
                 is_read.append(False)
-        return np.array([*times, 0], dtype=np.int64)[values], np.array([*is_read, False])[values]
+        times_us = np.array([*times, 0], dtype=np.int64)
+        are_read = np.array([*is_read, False])
+        if self._zone is not None:
+            are_read &= ~self._may_come_twice(times_us)
+        return times_us[column.values], are_read[column.values]
+
+    def _from_local(self, local_us: IntArray) -> IntArray:
+        """Return the first readings of local times since 1973, int64 [n]; offsets change at whole minutes."""
+        if self._zone is None:
+            raise _RowsError
+        minutes, places = np.unique(local_us // _MINUTE_US, return_inverse=True)
+        begins_us = [to_us(from_us(minute * _MINUTE_US).replace(tzinfo=self._zone)) for minute in minutes.tolist()]
+        times_us: IntArray = np.array(begins_us, dtype=np.int64)[places] + local_us % _MINUTE_US
+        return times_us
+
+    def _may_come_twice(self, times_us: IntArray) -> BoolArray:
+        """Return whether each local time may come again, [n]: the assembler then takes both readings."""
+        assert self._zone is not None
+        hours, places = np.unique(times_us // _HOUR_US, return_inverse=True)
+        found: BoolArray = np.array([may_come_twice(hour, self._zone) for hour in hours.tolist()])[places]
+        return found
 
     # --- readings ---
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from streamad.settings.plant_yaml import Settings
-from streamad.settings.time_format import UNIX_UNITS
 
 
 def why_rows(settings: Settings) -> str | None:
@@ -21,7 +20,6 @@ def why_rows(settings: Settings) -> str | None:
         "the time lies in several columns": len(fields.clock_fields) + len(fields.fractions) > 1,
         "the time is the record's own, which rows do not have": fields.is_of_record,
         "times count from a start, which is known once all before was taken": decode.counts_from_start,
-        "dates have a format of their own": decode.time_format not in (None, *UNIX_UNITS),
         "readings have qualities": decode.quality is not None or any(each.quality for each in settings.channels),
         "words or states say where sequences begin": settings.boundaries is not None,
     }

@@ -13,6 +13,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -264,7 +265,8 @@ def drawn_plant(random: Random, folder: Path) -> Plant:
             sequences[name] = random.choice(values)
     decode: dict[str, Any] = {"default_stream": "plant"} if random.random() < 0.5 else {}
     for name, values in {
-        "time_unit": ["ms", "us"], "timezone": ["Europe/Berlin"], "missing": [["high"]], "max_clock_skew": ["100s"],
+        "time_unit": ["ms", "us"], "time_format": ["%Y-%m-%dT%H:%M:%S", "unix_s", "excel"],
+        "timezone": ["Europe/Berlin"], "missing": [["high"]], "max_clock_skew": ["100s"],
         "max_message_bytes": [2_000], "time": ["relative"], "sequence_from": ["file"], "max_dead_letter_bytes": [10],
         "fields": [{"sequence": ["line", "batch"]}, {"sequence": None}, {"end": {"field": "batch", "value": "B1"}},
                    {"stream": "key"}, {"ignore_unknown": False}, {"end": None}, {"time": "n.ts"}, {"stream": "note.x"}],
@@ -422,6 +424,33 @@ def test_sequences_are_cut_alike(sequences: dict[str, Any], n_streams: int, tmp_
         written(tmp_path / f"day-{day}.parquet", 1_500, n_streams=n_streams)
     of = plant(tmp_path, {}, sequences, source={"url": f"{tmp_path}/*.parquet", "options": {"files": "joined"}})
     assert assert_alike(of).by_columns == 3_000
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin"),
+    [
+        ("Europe/Berlin", "2026-10-25T00:30"),  # 3:00 becomes 2:00 at 1:00 UTC
+        ("Europe/Berlin", "2026-03-29T00:30"),  # 2:00 becomes 3:00
+        ("America/St_Johns", "1990-10-28T02:00"),  # 0:01 becomes 23:01
+        ("Africa/Monrovia", "1972-12-31T23:00"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["timestamp", "text", "csv", "format"])
+def test_local_times_are_read_alike(zone: str, begin: str, kind: str, tmp_path: Path) -> None:
+    first = datetime.fromisoformat(begin).replace(tzinfo=UTC)
+    local = [(first + timedelta(seconds=20 * i)).astimezone(ZoneInfo(zone)).replace(tzinfo=None) for i in range(500)]
+    times = pa.array(local, pa.timestamp("us"))
+    if kind != "timestamp":
+        times = pa.array([each.strftime("%d.%m.%Y %H:%M:%S") if kind == "format" else str(each) for each in local])
+    n = len(local)
+    table = pa.table({"line": ["s"] * n, "ts": times, "batch": ["B"] * n, "a": [1.5] * n, "b": range(n)})
+    if kind == "csv":
+        csv.write_csv(table, tmp_path / "a.csv")
+    else:
+        pq.write_table(table, tmp_path / "a.parquet")
+    decode = {"timezone": zone} | ({"time_format": "%d.%m.%Y %H:%M:%S"} if kind == "format" else {})
+    with patch.multiple(csv_columns, FEWEST_CHARACTERS=1):
+        assert assert_alike(plant(tmp_path, decode, {"end": ["change"]})).by_columns == n
 
 
 def test_rows_of_a_table_of_batches_are_placed_alike(tmp_path: Path) -> None:

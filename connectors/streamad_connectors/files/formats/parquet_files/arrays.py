@@ -24,7 +24,7 @@ class ArrayAnswer(msgspec.Struct, array_like=True):
     """One column: ``dtype`` is numpy's of its ``values``, ``valid`` has a byte for each row, empty if all are."""
 
     name: str
-    kind: Literal["number", "cell", "time", "zoned", "other"]
+    kind: Literal["number", "cell", "time", "zoned", "local", "other"]
     dtype: str = "<i8"
     values: memoryview = memoryview(b"")
     valid: memoryview = memoryview(b"")
@@ -130,12 +130,12 @@ def _bytes(array: Any) -> memoryview:
     return memoryview(array.tobytes())
 
 
-def _times(pyarrow: Any, name: str, column: Any, zone: str) -> ArrayAnswer | None:
+def _times(pyarrow: Any, name: str, column: Any, zone: str) -> ArrayAnswer:
     kind = column.type
     named = kind.tz or zone
+    column = column.cast(pyarrow.timestamp("us", tz=named or None), safe=kind.unit != "ns")
     if not named:
-        return None
-    column = column.cast(pyarrow.timestamp("us", tz=named), safe=kind.unit != "ns")
+        return _numbers(pyarrow, name, column.cast(pyarrow.int64()), "<i8", "local")
     if named not in _UTC:
         column.drop_null()[:1].to_pylist()  # raises for a zone that is not known
     return _numbers(pyarrow, name, column.cast(pyarrow.int64()), "<i8", "time" if named in _UTC else "zoned")
