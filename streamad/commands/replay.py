@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,6 +38,7 @@ from streamad.commands.shared.figures.losses import check_usable
 from streamad.commands.shared.figures.report import print_summary
 from streamad.commands.shared.figures.warnings import warning_figures
 from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.offline import JobsOption, OnOption, judge_files
 from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
@@ -80,6 +81,16 @@ def replay(
     write_to: Annotated[
         Path | None, typer.Option("--out", help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs.")
     ] = None,
+    form: Annotated[
+        Literal["jsonl", "parquet"],
+        typer.Option(
+            "--format",
+            help="With --out: jsonl, or parquet, with a folder for each role and a file for each file of recordings; "
+            "files whose recordings, config and model are the same as before are kept.",
+        ),
+    ] = "jsonl",
+    jobs: JobsOption = None,
+    on: OnOption = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw a picture of every alert, at most 200.")
     ] = None,
@@ -93,10 +104,18 @@ def replay(
     false-alarm rate, with intervals, in all and by label; with --plot a picture of every alert (needs the extra plots).
     Learns nothing, whatever the config says: store and registry stay unchanged.
 
+    With --format parquet it judges file by file, and the same command does what is left, as score --out does.
+
     Examples: streamad replay test.csv --labels truth.csv; streamad replay test.csv --plot pictures
     """
     label_options = LabelOptions(labels, normal, label_id, label_column)
     judge_on_one_thread()
+    if _is_by_file(form, write_to, jobs, on, whole=(labels, plot, None if speed == "max" else speed)):
+        judge_files(
+            write_to or Path(), "replay", config, recordings=recordings, from_url=from_url, since=since, until=until,
+            version=version, jobs=jobs, on=on, as_json=as_json,
+        )  # fmt: skip
+        return
     plant = load_whole_plant(config)
     factor = parse_speed(speed)
     given = input_url(recordings, from_url)
@@ -159,6 +178,20 @@ def replay(
         check_usable(report.counters, given=given, may_be_empty=since is not None or until is not None)
 
     run_async(work())
+
+
+def _is_by_file(form: str, folder: Path | None, jobs: int | None, on: str | None, *, whole: tuple[object, ...]) -> bool:
+    """Return whether recordings are judged file by file. Raises UsageError for options that do not go together.
+
+    ``whole`` are the options that need all sequences together.
+    """
+    if form == "parquet" and folder is not None:
+        if any(each is not None for each in whole):
+            raise UsageError("--format parquet judges file by file: leave out --labels, --plot and --speed")
+        return True
+    if (form, jobs, on) != ("jsonl", None, None):
+        raise UsageError("--format parquet goes with --out FOLDER, and --jobs and --on with both")
+    return False
 
 
 def _is_normal(truth: Labels, verdict: Verdict) -> bool:

@@ -22,7 +22,7 @@ from streamad.commands.shared.console import (
 )
 from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES
-from streamad.commands.shared.offline import JobsOption, OnOption, executor_for, judge_into
+from streamad.commands.shared.offline import JobsOption, OnOption, judge_files
 from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
@@ -79,23 +79,21 @@ def score(
     if write_to is None and (jobs, on) != (None, None):
         raise UsageError(f"{'--jobs' if on is None else '--on'} goes with --out FOLDER: verdicts on several files")
     judge_on_one_thread()
+    if write_to is not None:
+        judge_files(
+            write_to, "score", config, recordings=recordings, from_url=from_url, since=since, until=until,
+            version=version, jobs=jobs, on=on, as_json=as_json,
+        )  # fmt: skip
+        return
     plant = load_whole_plant(config)
     settings = plant.settings
     if version is not None and settings.models is not None:
         raise UsageError("--version names a version of one model, and this config has several models: leave it out")
     models = Models(plant, {} if version is None else {settings.model.name: version}, _warn_of_backends)
     if settings.models is None:
-        model = models.get(settings.model.name)
-        version = model.ref.version
+        models.get(settings.model.name)
     given = input_url(recordings, from_url)
-    span = span_now(plant, since, until)
-    source = open_input(plant, given, span)
-    if write_to is not None:
-        executor = executor_for(jobs, on)
-        judge_into(
-            write_to, "score", plant, source, url=given, span=span, version=version, executor=executor, as_json=as_json
-        )
-        return
+    source = open_input(plant, given, span_now(plant, since, until))
     judge, counters = SequenceJudge(plant, models), Counters()
     verdicts = run_async(_judged(plant, source, judge, counters))
     judge.check_models()

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
@@ -42,9 +42,9 @@ class InProcess:
 
     def outcomes(self, task: Task, units: Sequence[Unit], share: Share) -> Generator[Outcome]:
         """Yield the outcome of each unit."""
-        worker = Worker(task)
-        for unit in units:
-            yield worker.do(unit, lambda done, unit=unit: share(unit, done))  # type: ignore[misc]
+        with closing(Worker(task)) as worker:
+            for unit in units:
+                yield worker.do(unit, lambda done, unit=unit: share(unit, done))  # type: ignore[misc]
 
 
 class Processes:
@@ -151,9 +151,9 @@ def _work(connection: Connection, task: Task) -> None:
             connection.send(share)
 
     try:
-        worker = Worker(task)
-        while (unit := connection.recv()) is not None:
-            connection.send(worker.do(unit, show))
+        with closing(Worker(task)) as worker:
+            while (unit := connection.recv()) is not None:
+                connection.send(worker.do(unit, show))
     except EOFError:
         return
     except StreamadError as error:

@@ -12,15 +12,18 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from streamad.messages import Role
+from streamad.messages import Role, Window
 from streamad.offline.columns import schema_of, table_of
 from streamad.offline.tally import Tally
 from streamad.system.files import replacing, writing
 
 _KEY: Final = b"streamad"
 _ROWS: Final = 1024
-"""Messages that wait to be written together."""
+"""Messages that wait to be columns together; of windows, which are large, a few."""
+_WINDOWS: Final = 16
 _ROW_GROUP: Final = 1 << 15
+_MOST_BYTES: Final = 1 << 25
+"""A row group has no more rows or bytes than this."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARACTERS, _DIGEST_CHARACTERS = 60, 12
 
@@ -67,14 +70,15 @@ class RowWriter:
 
         self._schema = schema_of(*kinds)
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._most_rows = _WINDOWS if Window in kinds else _ROWS
         self._rows: list[msgspec.Struct] = []
         self._tables: list[Any] = []
-        self._n_tabled = 0
+        self._n_tabled = self._n_bytes = 0
 
     def add(self, messages: Sequence[msgspec.Struct]) -> None:
         """Take ``messages``."""
         self._rows += messages
-        if len(self._rows) >= _ROWS:
+        if len(self._rows) >= self._most_rows:
             self._flush(_ROW_GROUP)
 
     def finish(self, made: Made) -> None:
@@ -92,10 +96,11 @@ class RowWriter:
         if self._rows:
             self._tables.append(table_of(self._rows, self._schema))
             self._n_tabled += len(self._rows)
+            self._n_bytes += self._tables[-1].nbytes
             self._rows = []
-        if self._tables and self._n_tabled >= least:
+        if self._tables and (self._n_tabled >= least or self._n_bytes >= _MOST_BYTES):
             self._writer.write_table(pa.concat_tables(self._tables))
-            self._tables, self._n_tabled = [], 0
+            self._tables, self._n_tabled, self._n_bytes = [], 0, 0
 
 
 @contextmanager

@@ -71,3 +71,12 @@ def digest_of(plant: Plant, name: str, version: str | None) -> str:
         return ""
     content = msgspec.json.encode((version, manifest.files), order="sorted")
     return hashlib.sha256(content).hexdigest()
+
+
+ANY = ""
+"""Stands for every model of the plant: a sequence had none, and may have one once there are others."""
+
+
+def digest_of_all(versions: Mapping[str, str]) -> str:
+    """Return a digest of which models there are."""
+    return hashlib.sha256(msgspec.json.encode(sorted(versions.items()))).hexdigest()

@@ -12,7 +12,7 @@ from typing import Literal
 
 from streamad.errors import SourceError
 from streamad.offline.files import Made, file_of, made_of
-from streamad.offline.models import digest_of
+from streamad.offline.models import ANY, digest_of, digest_of_all
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.ports import PartitionedSource, Source
@@ -105,5 +105,9 @@ class Kept:
 
     def _digest(self, name: str) -> str:
         if name not in self._digests:
-            self._digests[name] = digest_of(self._task.plant, name, self._task.versions.get(name))
+            versions = self._task.versions
+            is_any = name == ANY
+            self._digests[name] = (
+                digest_of_all(versions) if is_any else digest_of(self._task.plant, name, versions.get(name))
+            )
         return self._digests[name]

@@ -214,3 +214,45 @@ def until(came: Any) -> None:
 def children_of(pid: int) -> list[int]:
     """Return the processes that ``pid`` has started."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# --- replay ----------------------------------------------------------------------------------------------------------
+
+
+def test_replay_writes_each_role_as_parquet_with_what_it_writes_as_lines(plant: CliPlant) -> None:
+    with (plant.folder / "recordings" / "day 1.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    assert plant("replay --quiet --out lines").code == 0
+    out = plant.folder / "tables"
+    outcome = plant("replay --json --format parquet --out tables")
+    assert (outcome.code, counts(outcome)) == (0, (N_FILES, 0, 0)), outcome.err
+    n_alerts = outcome.last_json["decisions"]["anomalous"]
+    found = {}
+    for role, name in (("verdicts", "verdict_id"), ("alerts", "alert_id"), ("attributions", "alert_id")):
+        lines = [json.loads(line) for line in (plant.folder / "lines" / f"{role}.jsonl").read_text().splitlines()]
+        rows = pq.read_table(out / role).to_pylist()
+        assert sorted(row[name] for row in rows) == sorted(line[name] for line in lines), role
+        assert {row[name]: row["score"] for row in rows} == pytest.approx({line[name]: line["score"] for line in lines})
+        found[role] = len(rows)
+    assert found == {"verdicts": N_FILES * A_FILE, "alerts": n_alerts, "attributions": n_alerts}
+    assert n_alerts > 0
+    (letter,) = pq.read_table(out / "dead_letters").to_pylist()
+    assert (letter["value"], letter["origin"]["partition"]) == (b"no JSON", "recordings/day 1.jsonl")
+    n_windows = (plant.folder / "lines" / "windows.jsonl").read_text().count("\n")
+    assert pq.read_table(out / "windows").num_rows == n_windows
+    assert counts(plant("replay --json --format parquet --out tables --jobs 2")) == (0, N_FILES, 0)
+    write_file(plant, 2, seed=1)
+    assert counts(plant("replay --json --format parquet --out tables --jobs 2")) == (1, N_FILES - 1, 0)
+    assert counts(plant("score --json --out tables")) == (N_FILES, 0, 0), "score writes no alerts"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("replay --jobs 2 --out out", "--format parquet goes with --out"),
+        ("replay --format parquet", "--format parquet goes with --out"),
+        ("replay --format parquet --out out --speed 10", "leave out --labels, --plot and --speed"),
+    ],
+)
+def test_options_of_replay_that_do_not_fit_are_an_error_of_usage(plant: CliPlant, command: str, says: str) -> None:
+    plant(command).assert_one_line_error(says, code=2)

@@ -14,12 +14,13 @@ import typer
 from streamad.commands.shared.console import Bar, count, err, notice, out, print_json, printed
 from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES
-from streamad.commands.shared.plants import check_out
+from streamad.commands.shared.options import input_url, open_input, span_now
+from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import ArtifactError, ExecutorError, UsageError
 from streamad.offline.columns import check_extra
 from streamad.offline.executors import Executor, InProcess, Processes
 from streamad.offline.files import file_of
-from streamad.offline.models import versions_in_service
+from streamad.offline.models import Models, versions_in_service
 from streamad.offline.on_ray import OnRay, need_ray
 from streamad.offline.tally import Tally
 from streamad.offline.units import Kept, Kind, Task, Unit, config_digest, units_of
@@ -111,6 +112,34 @@ class _Progress:
 
 def _weight(unit: Unit) -> int:
     return unit.n_bytes + 1
+
+
+def judge_files(
+    folder: Path,
+    kind: Kind,
+    config: Path,
+    *,
+    recordings: str | None,
+    from_url: str | None,
+    since: str | None,
+    until: str | None,
+    version: str | None,
+    jobs: int | None,
+    on: str | None,
+    as_json: bool,
+) -> None:
+    """Judge what the options of ``score`` and ``replay`` name, see ``judge_into``. Raises StreamadError."""
+    executor = executor_for(jobs, on)
+    plant = load_whole_plant(config)
+    name = plant.settings.model.name
+    if plant.settings.models is None:
+        version = Models(plant, {} if version is None else {name: version}).get(name).ref.version
+    elif version is not None:
+        raise UsageError("--version names a version of one model, and this config has several models: leave it out")
+    given = input_url(recordings, from_url)
+    span = span_now(plant, since, until)
+    source = open_input(plant, given, span)
+    judge_into(folder, kind, plant, source, url=given, span=span, version=version, executor=executor, as_json=as_json)
 
 
 def judge_into(
