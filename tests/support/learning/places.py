@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from streamad.errors import ObjectError
+from streamad.errors import ObjectError, ObjectFailure
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest
 from streamad.learn.registry.places.objects import ObjectPlace
 from streamad.learn.registry.places.requests import BucketObjects, Found, Listed, Objects
@@ -109,10 +109,21 @@ class FailingObjects:
     """Passes requests on, but for the ``number``-th write (from 1 on): that fails before or after it is carried out.
 
     ``dies``: the process dies there; else it gets no answer, for ``times`` requests, writes and reads alike.
+    ``refusal`` comes in place of no answer: that of a second try by the client, whose first one was carried out.
     """
 
-    def __init__(self, objects: Objects, number: int, *, after: bool, dies: bool = False, times: int = 1) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        number: int,
+        *,
+        after: bool,
+        dies: bool = False,
+        times: int = 1,
+        refusal: ObjectFailure = "away",
+    ) -> None:
         self.objects, self.number, self.after, self.dies, self.times = objects, number, after, dies, times
+        self.refusal = refusal
         self.writes: list[str] = []
         self.on_write: Callable[[str], None] = lambda key: None
         self._is_dead = False
@@ -179,7 +190,7 @@ class FailingObjects:
         if self.dies:
             self._is_dead = True
             raise Killed
-        raise ObjectError("away", f"{self.root}: the store cannot be reached; check the endpoint and the network")
+        raise ObjectError(self.refusal, f"{self.root}: the store cannot be reached; check the endpoint and the network")
 
 
 _dying: list[tuple[str, int, list[str]]] = []

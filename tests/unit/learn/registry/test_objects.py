@@ -52,14 +52,14 @@ def failing(held: HeldInStore, number: int, machine: str = "here", **how: Any) -
 # --- answers that are lost ---
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("how", [{"after": False}, {"after": True}, {"after": True, "refusal": "changed"}])
 def test_a_lost_answer_of_any_conditional_write_changes_nothing(
-    first: HeldInStore, published: Publish, after: bool
+    first: HeldInStore, published: Publish, how: dict[str, Any]
 ) -> None:
     """Each write takes place once, also if it was carried out and nobody was told."""
     keys = [f"{NAME}/versions/0002/{MANIFEST_FILE}", f"{NAME}/CURRENT", f"{NAME}/versions/0001/{MANIFEST_FILE}"]
     for number in (7, 8, 9, 10):  # after the six files: the manifest, CURRENT, the manifest's decision, the champion's
-        registry, store = failing(first, number, after=after)
+        registry, store = failing(first, number, **how)
         second_version(registry, published)
         assert store.writes[number - 1] in keys
         assert registry.versions(NAME) == ("0001", "0002")
