@@ -287,10 +287,14 @@ class SizedSource(Protocol):
 
 
 class PartitionContent(NamedTuple):
-    """What a partition holds: a text that changes whenever its records may have changed, and its size in bytes."""
+    """What a partition holds: a text that changes whenever its records may have changed, and its size in bytes.
+
+    ``place`` tells it from partitions of the same name in other sources, "" if the name does.
+    """
 
     digest: str
     n_bytes: int
+    place: str = ""
 
 
 @runtime_checkable

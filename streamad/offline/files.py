@@ -42,10 +42,13 @@ class Made(msgspec.Struct, frozen=True):
     tally: Tally = Tally()
 
 
-def file_of(folder: Path, role: Role, partition: str) -> Path:
-    """Return the file of the messages of ``role`` of a unit: ``role/end-of-its-name-digest.parquet``."""
+def file_of(folder: Path, role: Role, partition: str, place: str) -> Path:
+    """Return the file of the messages of ``role`` of a unit: ``role/end-of-its-name-digest.parquet``.
+
+    ``place`` tells it from units of the same name (``PartitionContent``).
+    """
     name = _UNSAFE.sub("_", partition)[-_NAME_CHARACTERS:].strip("_-") or "_"
-    digest = hashlib.sha256(partition.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    digest = hashlib.sha256(f"{partition}\0{place}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
     return folder / role / f"{name}-{digest}.parquet"
 
 

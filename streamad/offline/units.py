@@ -28,11 +28,12 @@ WHOLE = "all"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A partition to judge: its name, the digest of its content ("": unknown, so it is never kept), and its bytes."""
+    """A partition to judge: its name and its content; a digest "" is unknown, so the unit is never kept."""
 
     partition: str
     digest: str
     n_bytes: int
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def units_of(source: Source) -> list[Unit]:
     """Return the units of a finite source, in the order of reading. Raises SourceError."""
     if not isinstance(source, PartitionedSource):
         return [Unit(WHOLE, "", 0)]
-    return [Unit(name, content.digest, content.n_bytes) for name, content in source.partitions().items()]
+    return [Unit(name, *content) for name, content in source.partitions().items()]
 
 
 def part_of(source: Source, unit: Unit) -> Source:
@@ -98,7 +99,7 @@ class Kept:
     def of(self, unit: Unit) -> Made | None:
         """Return what the files of ``unit`` were made of if a run would make the same, else None."""
         task = self._task
-        if not unit.digest or (made := made_of(file_of(task.folder, "verdicts", unit.partition))) is None:
+        if not unit.digest or (made := made_of(file_of(task.folder, "verdicts", unit.partition, unit.place))) is None:
             return None
         is_same = (made.partition, made.input, made.config) == (unit.partition, unit.digest, task.config)
         return made if is_same and all(self._digest(name) == digest for name, digest in made.models.items()) else None

@@ -75,7 +75,7 @@ class Worker:
             if show is not None and share is not None:
                 show(share)
 
-        with writing_rows(file_of(task.folder, "verdicts", unit.partition), [Verdict]) as rows:
+        with writing_rows(file_of(task.folder, "verdicts", unit.partition, unit.place), [Verdict]) as rows:
             async with aclosing(judged(plant, source, judge, counters, shown, table=self._table)) as found:
                 async for verdicts in found:
                     rows.add(verdicts)
@@ -89,7 +89,9 @@ class Worker:
             self._replayer = Replayer(self._task, self._table)
         with ExitStack() as files:
             rows = {
-                role: files.enter_context(writing_rows(file_of(self._task.folder, role, unit.partition), [kind]))
+                role: files.enter_context(
+                    writing_rows(file_of(self._task.folder, role, unit.partition, unit.place), [kind])
+                )
                 for role, kind in KINDS.items()
             }
             telling = asyncio.create_task(_tell(source, show)) if show is not None else None

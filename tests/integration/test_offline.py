@@ -174,6 +174,16 @@ def test_a_killed_run_leaves_whole_files_alone_and_its_processes_end(plant: CliP
     assert written(out) == printed(plant)
 
 
+def test_verdicts_on_recordings_that_are_gone_or_read_otherwise_stay_and_are_told(plant: CliPlant) -> None:
+    assert "other file" not in plant("score --out out").err
+    (plant.folder / "recordings" / "day 3.jsonl").unlink()
+    outcome = plant("score --out out")
+    assert "warning: 1 other file there, of recordings that this command does not read" in outcome.err
+    assert len(written(plant.folder / "out")) == N_FILES * A_FILE
+    configure(plant, source={"options": {"files": "joined"}})
+    assert plant("score --json --out out").last_json["others"] == N_FILES
+
+
 def test_joined_files_are_one_unit(plant: CliPlant) -> None:
     configure(plant, source={"options": {"files": "joined"}})
     outcome = plant("score --json --out out")

@@ -210,7 +210,7 @@ class FileSource:
         """Return the content of each partition: paths, sizes and times of change. Raises SourceError."""
         files = self.files()
         if not self._is_joined:
-            return {file.partition: content_of([file]) for file in files}
+            return {file.partition: content_of([file])._replace(place=self._place(file)) for file in files}
         return {self._joined_name(): content_of(files)}
 
     def only(self, partition: str) -> FileSource:
@@ -218,6 +218,10 @@ class FileSource:
         alone = self._alone(None if self._is_joined else partition)
         alone._span, alone._holds_open = self._span, self._holds_open  # noqa: SLF001 - it is of this class
         return alone
+
+    def _place(self, file: FoundFile) -> str:
+        """Return where ``file`` lies if its partition's name does not say it."""
+        return ""
 
     def _alone(self, partition: str | None) -> FileSource:
         """Return a source of ``partition``, or of all files for None."""

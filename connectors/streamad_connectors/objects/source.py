@@ -108,6 +108,9 @@ class ObjectSource(FileSource):
         self._copies.set_order([file.remote for file in files if isinstance(file.remote, StoredObject)])
         return found
 
+    def _place(self, file: FoundFile) -> str:
+        return self._bucket.url(file.remote.key) if isinstance(file.remote, StoredObject) else str(file.path.absolute())
+
     def _alone(self, partition: str | None) -> FileSource:
         alone = type(self)(self._given, self._options, self._context)
         alone._only = partition  # noqa: SLF001 - it is of this class

@@ -69,6 +69,8 @@ class _Done:
 
     n_judged: int = 0
     n_kept: int = 0
+    n_others: int = 0
+    """Files of verdicts in the folder that are of none of the units."""
     failed: list[Outcome] = field(default_factory=list)
     tally: Tally = Tally()  # noqa: RUF009 - it cannot change
 
@@ -159,7 +161,7 @@ def judge_into(
     Raises StreamadError, at the end also if units failed.
     """
     check_extra()
-    check_out(plant, file_of(folder, "verdicts", "file"), is_recording=False, also_read=url)
+    check_out(plant, file_of(folder, "verdicts", "file", ""), is_recording=False, also_read=url)
     units = units_of(source)
     versions = versions_in_service(plant)
     if version is not None:
@@ -182,6 +184,7 @@ def judge_into(
     except KeyboardInterrupt as stop:
         n = done.n_kept + done.n_judged
         raise KeyboardInterrupt(f"{n} of {count(len(units), 'file')} are judged; the same command goes on") from stop
+    done.n_others = _n_others(folder, units)
     _print(done, folder, as_json=as_json)
     if done.failed:
         raise ExecutorError(
@@ -196,6 +199,11 @@ def _config_digest(kind: Kind, plant: Plant, url: str | None, span: Span) -> str
     named = plant.settings.sequences.table
     table = b"" if named is None else (plant.base_dir / named.file).read_bytes()
     return config_digest(kind, plant, url, span, table)
+
+
+def _n_others(folder: Path, units: Sequence[Unit]) -> int:
+    own = {file_of(folder, "verdicts", unit.partition, unit.place) for unit in units}
+    return sum(path not in own for path in (folder / "verdicts").glob("*.parquet"))
 
 
 def _print(done: _Done, folder: Path, *, as_json: bool) -> None:
@@ -217,6 +225,9 @@ def _print(done: _Done, folder: Path, *, as_json: bool) -> None:
             f"{count(done.n_judged, 'file')} judged{kept}; {count(n_sequences, 'sequence')}"
             f"{f' ({each})' if each else ''} in {printed(str(folder / 'verdicts'))}"
         )
+        if done.n_others:
+            other = count(done.n_others, "other file")
+            err.print(notice("warning", f": {other} there, of recordings that this command does not read"))
     for outcome in done.failed[:_MOST_NAMED]:
         err.print(notice("not judged", f": {visible_name(outcome.unit.partition)}: {outcome.error}"))
     if len(done.failed) > _MOST_NAMED:
@@ -229,6 +240,7 @@ def _as_dict(done: _Done, folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "judged": done.n_judged,
         "kept": done.n_kept,
+        "others": done.n_others,
         "failed": {each.unit.partition: each.error for each in done.failed},
         "sequences": sum(tally.decisions.values()),
         "decisions": tally.decisions,

@@ -60,7 +60,7 @@ def test_every_message_has_columns_and_messages_of_two_kinds_have_those_of_both(
 
 @pytest.mark.parametrize("n", [0, 1, 1023, 1024, 33_000])
 def test_what_is_written_is_read_bit_for_bit_in_its_order(n: int, tmp_path: Path) -> None:
-    path = file_of(tmp_path, "verdicts", MADE.partition)
+    path = file_of(tmp_path, "verdicts", MADE.partition, "")
     with writing_rows(path, [Verdict]) as rows:
         rows.add([VERDICT] * n)
         rows.finish(MADE)
@@ -102,8 +102,8 @@ def test_a_foreign_file_was_made_of_nothing(content: bytes | None, tmp_path: Pat
 
 def test_names_of_files_are_safe_and_distinct(tmp_path: Path) -> None:
     names = ["a/b.csv", "a_b.csv", "../../etc/passwd", "ü" * 300, "", "A/B.csv", "/"]
-    files = [file_of(tmp_path, "verdicts", name) for name in names]
-    assert len(set(files)) == len(names)
+    files = [file_of(tmp_path, "verdicts", name, place) for name in names for place in ("", "s3://a/b.csv")]
+    assert len(set(files)) == 2 * len(names)
     assert {file.parent for file in files} == {tmp_path / "verdicts"}
     assert all(file.name.isascii() and len(file.name) < 100 and file.name[0] not in ".-" for file in files)
 

@@ -23,6 +23,8 @@ from pyarrow import parquet
 
 from streamad.errors import ConfigError, SourceError
 from streamad.objects.stores import open_bucket
+from streamad.offline.files import file_of
+from streamad.offline.units import units_of
 from streamad.ports import PartitionedSource
 from streamad.testing import check_source
 from streamad_connectors.files.source import FileSource
@@ -198,6 +200,18 @@ async def test_each_partition_can_be_read_alone_without_a_listing(url: str, stub
     stub.refusal = (403, "AccessDenied")
     with pytest.raises(SourceError, match=r"refuses access \(403\)"):
         await read_all(source.only(name))
+
+
+async def test_objects_of_one_name_in_two_folders_are_different_parts(stub: StubS3, tmp_path: Path) -> None:
+    stub.objects = {"2024/day=1/a.jsonl": lines(5), "2025/day=1/a.jsonl": lines(7)}
+    urls = ("s3://bucket/2024", "s3://bucket/2025", "s3://bucket/2025/*/a.jsonl", "s3://bucket/2025/day=1/a.jsonl")
+    found = [units_of(opened(url, tmp_path)) for url in urls]
+    assert [unit.place.removeprefix("s3://bucket/") for (unit,) in found] == [
+        "2024/day=1/a.jsonl",
+        *["2025/day=1/a.jsonl"] * 3,
+    ]
+    files = [file_of(tmp_path, "verdicts", unit.partition, unit.place) for (unit,) in found]
+    assert files[0] != files[1] == files[2]
 
 
 async def test_joined_objects_are_one_part(stub: StubS3, tmp_path: Path) -> None:
