@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from streamad.errors import SourceError
+from streamad.messages import Role
 from streamad.offline.files import Made, file_of, made_of
 from streamad.offline.models import ANY, digest_of, digest_of_all
 from streamad.plant import Plant
@@ -18,6 +19,7 @@ from streamad.plugins import split_url
 from streamad.ports import PartitionedSource, Source
 from streamad.ranges import Span
 from streamad.safe_text import masked
+from streamad.settings.places import OUTPUT_ROLES
 
 Kind = Literal["score", "replay"]
 _MATTERS = ("channels", "decode", "sequences", "window", "models", "alerts")
@@ -99,7 +101,9 @@ class Kept:
     def of(self, unit: Unit) -> Made | None:
         """Return what the files of ``unit`` were made of if a run would make the same, else None."""
         task = self._task
-        if not unit.digest or (made := made_of(file_of(task.folder, "verdicts", unit.partition, unit.place))) is None:
+        roles: Sequence[Role] = ("verdicts",) if task.kind == "score" else OUTPUT_ROLES
+        files = [file_of(task.folder, role, unit.partition, unit.place) for role in roles]
+        if not unit.digest or (made := made_of(files[0])) is None or any(made_of(file) != made for file in files[1:]):
             return None
         is_same = (made.partition, made.input, made.config) == (unit.partition, unit.digest, task.config)
         return made if is_same and all(self._digest(name) == digest for name, digest in made.models.items()) else None

@@ -251,8 +251,9 @@ def test_replay_writes_each_role_as_parquet_with_what_it_writes_as_lines(plant: 
     n_windows = (plant.folder / "lines" / "windows.jsonl").read_text().count("\n")
     assert pq.read_table(out / "windows").num_rows == n_windows
     assert counts(plant("replay --json --format parquet --out tables --jobs 2")) == (0, N_FILES, 0)
+    min((out / "alerts").iterdir()).write_bytes(b"damaged")
     write_file(plant, 2, seed=1)
-    assert counts(plant("replay --json --format parquet --out tables --jobs 2")) == (1, N_FILES - 1, 0)
+    assert counts(plant("replay --json --format parquet --out tables --jobs 2")) == (2, N_FILES - 2, 0)
     assert counts(plant("score --json --out tables")) == (N_FILES, 0, 0), "score writes no alerts"
 
 
