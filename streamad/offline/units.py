@@ -55,10 +55,13 @@ class Task:
     config: str
 
 
-def units_of(source: Source) -> list[Unit]:
-    """Return the units of a finite source, in the order of reading. Raises SourceError."""
+def units_of(source: Source, url: str = "") -> list[Unit]:
+    """Return the units of a finite source, in the order of reading; ``url`` tells one that has no parts from others.
+
+    Raises SourceError.
+    """
     if not isinstance(source, PartitionedSource):
-        return [Unit(WHOLE, "", 0)]
+        return [Unit(WHOLE, "", 0, masked(url))]
     return [Unit(name, *content) for name, content in source.partitions().items()]
 
 

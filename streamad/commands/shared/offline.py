@@ -162,7 +162,7 @@ def judge_into(
     """
     check_extra()
     check_out(plant, file_of(folder, "verdicts", "file", ""), is_recording=False, also_read=url)
-    units = units_of(source)
+    units = units_of(source, url or plant.settings.source.url)
     versions = versions_in_service(plant)
     if version is not None:
         versions[plant.settings.model.name] = version

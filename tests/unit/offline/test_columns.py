@@ -13,6 +13,8 @@ from streamad.messages import EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.offline.columns import schema_of
 from streamad.offline.files import Made, file_of, made_of, writing_rows
 from streamad.offline.tally import Tally
+from streamad.offline.units import units_of
+from streamad.testing import ListSource
 
 AT = datetime(2026, 3, 1, 8, 15, 30, 250_001, tzinfo=UTC)
 MADE = Made("in/a.csv", "1", "2", {"default": "3", "default.x": ""}, "0.1.0", Tally({"samples": 3}, {"normal": 2}))
@@ -106,6 +108,14 @@ def test_names_of_files_are_safe_and_distinct(tmp_path: Path) -> None:
     assert len(set(files)) == 2 * len(names)
     assert {file.parent for file in files} == {tmp_path / "verdicts"}
     assert all(file.name.isascii() and len(file.name) < 100 and file.name[0] not in ".-" for file in files)
+
+
+def test_topics_read_into_one_folder_have_files_of_their_own(tmp_path: Path) -> None:
+    urls = ("kafka://host/a", "kafka://host/b", "kafka://user:password@host/b")
+    units = [unit for url in urls for unit in units_of(ListSource([]), url)]
+    files = [file_of(tmp_path, "verdicts", unit.partition, unit.place) for unit in units]
+    assert files[0] != files[1]
+    assert "password" not in str(units)
 
 
 def test_tallies_add_up_by_name() -> None:
