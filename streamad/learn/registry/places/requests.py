@@ -74,7 +74,10 @@ class Objects(Protocol):
 
 
 class BucketObjects:
-    """Objects in a bucket, or under a prefix in it, by obstore; opened at the first request."""
+    """Objects in a bucket, or under a prefix in it, by obstore; opened at the first request.
+
+    obstore is an extra: it is imported only once ``open_bucket`` has found it.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -89,9 +92,9 @@ class BucketObjects:
 
     def get(self, key: str) -> Found | None:
         """Return an object, None if it is missing. One that is too large for memory has no content."""
-        import obstore  # noqa: PLC0415 - an extra, here and below
-
         with missing_is_none(), self._asking(key) as store:
+            import obstore  # noqa: PLC0415
+
             result = obstore.get(store, self._prefix + key)
             content = bytes(result.bytes()) if result.meta["size"] <= _MOST_BYTES else b""
             marks = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
@@ -100,19 +103,19 @@ class BucketObjects:
 
     def has(self, key: str) -> bool:
         """Return whether there is an object."""
-        import obstore  # noqa: PLC0415
-
         with missing_is_none(), self._asking(key) as store:
+            import obstore  # noqa: PLC0415
+
             obstore.head(store, self._prefix + key)
             return True
         return False
 
     def fetch(self, key: str, path: Path) -> bool:
         """Write an object into a new file; False if it is missing."""
-        import obstore  # noqa: PLC0415
-
         with path.open("xb") as file, missing_is_none():
             with self._asking(key) as store:
+                import obstore  # noqa: PLC0415
+
                 chunks = iter(obstore.get(store, self._prefix + key).stream())
             while True:
                 with self._asking(key):
@@ -124,48 +127,48 @@ class BucketObjects:
 
     def put(self, key: str, path: Path) -> None:
         """Write the content of a file, whatever was there."""
-        import obstore  # noqa: PLC0415
-
         with path.open("rb") as file, self._asking(key) as store:
+            import obstore  # noqa: PLC0415
+
             obstore.put(store, self._prefix + key, file)
 
     def create(self, key: str, content: bytes) -> None:
         """Write an object where there is none; else ObjectError of the kind ``exists``."""
-        import obstore  # noqa: PLC0415
-
         with self._asking(key) as store:
+            import obstore  # noqa: PLC0415
+
             obstore.put(store, self._prefix + key, content, mode="create", use_multipart=False)
 
     def replace(self, key: str, content: bytes, mark: Any) -> None:
         """Write an object in place of the version ``mark``; if that is gone, ObjectError of the kind ``changed``."""
-        import obstore  # noqa: PLC0415
-
         with self._asking(key) as store:
+            import obstore  # noqa: PLC0415
+
             obstore.put(store, self._prefix + key, content, mode=mark, use_multipart=False)
 
     def under(self, prefix: str) -> list[Listed]:
         """Return all objects whose keys begin with ``prefix`` and a slash."""
-        import obstore  # noqa: PLC0415
-
         with self._asking(prefix) as store:
+            import obstore  # noqa: PLC0415
+
             found = [each for some in obstore.list(store, f"{self._prefix}{prefix}/") for each in some]
         n = len(self._prefix)
         return [Listed(each["path"][n:], each["size"], each["last_modified"], each["e_tag"]) for each in found]
 
     def folders(self) -> list[str]:
         """Return the first parts of all keys."""
-        import obstore  # noqa: PLC0415
-
         with self._asking("") as store:
+            import obstore  # noqa: PLC0415
+
             found = obstore.list_with_delimiter(store, self._prefix or None)
         return [each.rstrip("/").rpartition("/")[2] for each in found["common_prefixes"]]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is missing is no error."""
-        import obstore  # noqa: PLC0415
-
         for key in keys:
             with missing_is_none(), self._asking(key) as store:
+                import obstore  # noqa: PLC0415
+
                 obstore.delete(store, self._prefix + key)
 
     @contextmanager

@@ -406,6 +406,15 @@ def test_refusals_are_one_line_without_credentials(
             assert not any(CREDENTIALS[name] in text for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
 
 
+def test_without_the_extra_it_is_one_line_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
+    registry = Registry(ObjectPlace(BucketObjects("s3://bucket/models"), tmp_path))
+    for use in (lambda: registry.current(NAME), lambda: registry.new_version(NAME), registry.names):
+        with pytest.raises((RegistryError, OutputError), match=r"pip install 'streamad-monitor\[objects\]'") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+
+
 def test_manifests_hold_no_credentials(first: HeldInStore) -> None:
     found = first.objects.get(f"{NAME}/versions/0001/{MANIFEST_FILE}")
     assert found is not None
