@@ -282,7 +282,7 @@ def drawn_plant(random: Random, folder: Path) -> Plant:
     return plant(folder, decode, sequences, **more)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_columns_give_what_rows_give(seed: int) -> None:
     """Two readings of a few hundred rows are 0.1 s."""
@@ -297,7 +297,7 @@ def test_columns_give_what_rows_give(seed: int) -> None:
         assert_alike(drawn)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_columns_of_csv_give_what_rows_give(seed: int) -> None:
     """Two readings of a few hundred rows are 0.1 s."""
@@ -393,6 +393,47 @@ def test_plain_files_are_read_by_column(kind: str, tmp_path: Path) -> None:
     counters = assert_alike(plant(tmp_path, {"default_stream": "plant"}, {"end": ["marker", "change"]}))
     assert counters.by_columns == counters.records == 2_500
     assert counters.samples == 2_500
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_plain_rows_in_stretches_are_cut_alike(seed: int) -> None:
+    """Streams take turns of many rows, with pauses now and then: limits, gaps and silence end sequences inside."""
+    random = Random(seed)
+    cells: list[tuple[Any, ...]] = []
+    time_us, number = START_US, 0
+    behind_us = {"a": 0, "b": random.choice([0, 90, 900]) * S_US, "c": random.choice([0, 9_000]) * S_US}
+    while len(cells) < 400:
+        stream, is_new = random.choice("abc"), random.random() < 0.5
+        number += is_new
+        for _ in range(random.choice([1, 5, 30, 100])):
+            time_us += random.choice([1] * 15 + [2, 7, 31, random.choice([0, -2, 100, 1_000])]) * S_US
+            of_stream_us = time_us - behind_us[stream]
+            cells.append(
+                (
+                    stream,
+                    of_stream_us,
+                    f"B{number - random.choice([0] * 20 + [1])}",
+                    random.random() < 0.02,
+                    1.0 * len(cells),
+                    "xy"[number % 2],
+                )
+            )
+    names = ("line", "ts", "batch", "end", "a", "product")
+    columns: dict[str, Any] = dict(zip(names, map(list, zip(*cells, strict=True)), strict=True))
+    columns["ts"] = pa.array(columns["ts"], pa.timestamp("us", tz="UTC"))
+    end = random.choice([["change"], ["marker"], ["gap"], ["length"], ["marker", "gap"], ["change", "length"]])
+    sequences: dict[str, Any] = {"end": end, "max_duration": random.choice(["1h", "25s", "60s"])}
+    sequences |= {"gap": random.choice(["3s", "30s"])} if "gap" in end else {}
+    sequences |= {"length": random.choice([6, 40])} if "length" in end else {}
+    sequences |= random.choice([{}, {}, {"max_samples": 20}, {"closed_memory": "5s"}])
+    more: dict[str, Any] = random.choice([{}, {"models": {"field": "product"}}])
+    with TemporaryDirectory() as name:
+        path = Path(name) / "a.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=random.choice([100, 1_000]))
+        os.utime(path, (time_us / 1e6 + 1e5,) * 2)
+        of = plant(Path(name), {"fields": {"sequence": random.choice(["batch", "batch", None])}}, sequences, **more)
+        assert assert_alike(of).by_columns == len(cells)
 
 
 @pytest.mark.parametrize("style", ["none", "all_valid"])
