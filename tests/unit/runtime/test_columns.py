@@ -240,7 +240,7 @@ def drawn_file(random: Random, path: Path, begin_us: int, kinds: dict[str, str])
 
 def some(random: Random, usual: str, kinds: dict[str, Any]) -> str:
     """Return a kind of column, mostly the usual one."""
-    return random.choice([usual, usual, usual, *kinds, "absent"])
+    return usual if random.random() < 0.6 else random.choice([*kinds, "absent"])
 
 
 def drawn_plant(random: Random, folder: Path) -> Plant:
@@ -271,7 +271,7 @@ def drawn_plant(random: Random, folder: Path) -> Plant:
         "fields": [{"sequence": ["line", "batch"]}, {"sequence": None}, {"end": {"field": "batch", "value": "B1"}},
                    {"stream": "key"}, {"ignore_unknown": False}, {"end": None}, {"time": "n.ts"}, {"stream": "note.x"}],
     }.items():  # fmt: skip
-        if random.random() < 0.12:
+        if random.random() < 0.07:
             decode[name] = random.choice(values)
     more: dict[str, Any] = {}
     if random.random() < 0.2:
