@@ -525,6 +525,18 @@ def test_what_rows_alone_can_say_is_read_row_by_row(tmp_path: Path) -> None:
     assert assert_alike(plant(tmp_path, {}, {"end": ["change"]})).by_columns == 0
 
 
+@pytest.mark.parametrize("cut", ["a\rb", "a\r\nb", '"a\rb";c', "\r", "\ra"])
+def test_a_carriage_return_ends_a_line_wherever_lines_are_read_ahead(cut: str, tmp_path: Path) -> None:
+    lines = [f"{START_US // S_US + i};s;B;1;2" for i in range(6)]
+    (tmp_path / "a.csv").write_bytes("\n".join(["ts;line;batch;a;b", *lines[:3], cut, *lines[3:], ""]).encode())
+    of = plant(tmp_path, {}, {"end": ["change"]})
+    wanted = taken(of, by_column=False)[0]
+    before = 3 * (len(lines[0]) + 1)
+    for characters in range(before - 1, before + len(cut) + 2):
+        with patch.multiple(csv_columns, FEWEST_CHARACTERS=1, CHARACTERS=characters):
+            assert taken(of, by_column=True)[0] == wanted
+
+
 def test_the_folders_of_a_file_are_columns(tmp_path: Path) -> None:
     for line in ("1", "2"):
         (tmp_path / f"line={line}").mkdir()

@@ -114,7 +114,7 @@ class _Text:
             return self._handle.readline(size)
         line, self.fresh = self._lines.readline(size), ""
         self._at += len(line)
-        if self.is_ahead or line.endswith("\n") or len(line) == size:
+        if self.is_ahead or line.endswith(("\n", "\r")) or len(line) == size:
             return line
         return line + self._handle.readline(size - len(line) if size > 0 else size)
 
