@@ -20,7 +20,7 @@ from streamad.commands.shared.console import (
     run_async,
     stop_on_signals,
 )
-from streamad.commands.shared.options import SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.options import SinceOption, UntilOption, input_url, local_path, open_input, span_now
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
 from streamad.plant import Plant
@@ -34,7 +34,9 @@ _ENDING = ".records.jsonl"
 
 def record(
     *,
-    out_dir: Annotated[Path, typer.Option("--out", help="New folder for the recordings.", metavar="DIR")],
+    out_dir: Annotated[
+        Path, typer.Option("--out", callback=local_path, help="New folder for the recordings.", metavar="DIR")
+    ],
     config: ConfigOption = Path("plant.yaml"),
     from_url: Annotated[
         str | None,

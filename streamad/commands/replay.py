@@ -39,7 +39,15 @@ from streamad.commands.shared.figures.report import print_summary
 from streamad.commands.shared.figures.warnings import warning_figures
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.offline import JobsOption, OnOption, judge_files
-from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.options import (
+    FromOption,
+    SinceOption,
+    UntilOption,
+    input_url,
+    local_path,
+    open_input,
+    span_now,
+)
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
 from streamad.judge.judging import JudgedSequence
@@ -79,7 +87,10 @@ def replay(
     label_column: LabelColumnOption = None,
     speed: Annotated[str, typer.Option(help="max, real, or a factor of real time, such as 10.")] = "max",
     write_to: Annotated[
-        Path | None, typer.Option("--out", help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs.")
+        Path | None,
+        typer.Option(
+            "--out", callback=local_path, help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs."
+        ),
     ] = None,
     form: Annotated[
         Literal["jsonl", "parquet"],

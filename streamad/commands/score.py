@@ -23,7 +23,15 @@ from streamad.commands.shared.console import (
 from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES
 from streamad.commands.shared.offline import JobsOption, OnOption, judge_files
-from streamad.commands.shared.options import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.options import (
+    FromOption,
+    SinceOption,
+    UntilOption,
+    input_url,
+    local_path,
+    open_input,
+    span_now,
+)
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
 from streamad.ingest.table.reading import read_table
@@ -52,6 +60,7 @@ def score(
         Path | None,
         typer.Option(
             "--out",
+            callback=local_path,
             metavar="FOLDER",
             help="Write the verdicts of each file to FOLDER/verdicts as Parquet; memory does not grow with the "
             "recordings. Files whose recordings, config and model are the same as before are kept.",

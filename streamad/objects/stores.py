@@ -17,6 +17,11 @@ SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss")
 _PREFIXES: Final = {"s3": "AWS", "gs": "GOOGLE"}
 _CLIENT = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
 """What obstore's client takes from the environment, such as AWS_ALLOW_HTTP, unless it is given options, as here."""
+_ENDPOINTS: Final = {
+    "AWS": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "GOOGLE": ("GOOGLE_BASE_URL",),
+    "AZURE": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 _CONNECT_S = 5
 _SILENCE_S = 30
 _RETRIES = 4
@@ -63,7 +68,7 @@ def open_bucket(
     from obstore.store import HTTPStore, from_url  # noqa: PLC0415 - an extra, and 10 ms
 
     client: dict[str, Any] = {
-        **_client_of_environment(root),
+        **client_of_environment(root),
         "connect_timeout": timedelta(seconds=_CONNECT_S),
         "read_timeout": timedelta(seconds=_SILENCE_S),
         "timeout": timedelta(days=1),  # of a whole object; silence ends it much earlier
@@ -82,11 +87,13 @@ def open_bucket(
         return Bucket(root, HTTPStore.from_url(f"{root}?{query}" if query else root, **options))
 
 
-def _client_of_environment(root: str) -> dict[str, str]:
-    """Return the options of the client that variables such as AWS_ALLOW_HTTP set."""
+def client_of_environment(root: str) -> dict[str, str]:
+    """Return the options of the client that variables such as AWS_ALLOW_HTTP set; an endpoint http:// allows HTTP."""
     scheme = root.partition(":")[0]
     if scheme in ("http", "https"):
         return {"allow_http": "true"} if scheme == "http" else {}
     prefix = _PREFIXES.get(scheme, "AZURE")
     found = {option: os.environ.get(f"{prefix}_{option.upper()}") for option in _CLIENT}
+    if any(os.environ.get(name, "").lower().startswith("http://") for name in _ENDPOINTS[prefix]):
+        found["allow_http"] = found["allow_http"] or "true"
     return {option: value for option, value in found.items() if value}

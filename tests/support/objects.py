@@ -30,7 +30,7 @@ class Bucket:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": "true"}
+        return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.endpoint}
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,6 @@ class StubS3:
         """Return the variables with which obstore finds it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ALLOW_HTTP": "true",
             "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
             "AWS_SECRET_ACCESS_KEY": "verysecret",
             "AWS_REGION": "us-east-1",

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from streamad.errors import ObjectError, SourceError
 from streamad.objects.failures import one_line_errors
-from streamad.objects.stores import SCHEMES, Bucket, open_bucket, split_root
+from streamad.objects.stores import SCHEMES, Bucket, client_of_environment, open_bucket, split_root
 from streamad_connectors.objects.copies import StoredObject
 from streamad_connectors.objects.tables import LocalPart, TablePart, TableSource
 
@@ -43,7 +43,8 @@ class DeltaSource(TableSource):
         import deltalake  # noqa: PLC0415 - an extra
         import pyarrow  # noqa: PLC0415 - an extra
 
-        table = deltalake.DeltaTable(self._bucket.url(self._key), version=version)
+        options = None if self._bucket.store is None else client_of_environment(self._bucket.root)
+        table = deltalake.DeltaTable(self._bucket.url(self._key), version=version, storage_options=options)
         self._check_plain(table, pyarrow)
         number = table.version()
         actions = pyarrow.table(table.get_add_actions(flatten=True))

@@ -25,6 +25,7 @@ from streamad.commands.init.reading.sample import RawSample, read_raw
 from streamad.commands.init.rhythm import find_pauses, measure
 from streamad.commands.init.rules.holding import note_holding
 from streamad.commands.shared.console import Bar, JsonOption, local_url
+from streamad.commands.shared.options import local_path
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
@@ -43,7 +44,9 @@ def init(
         str, typer.Argument(help="A sample: a file (jsonl, csv, parquet, npz), a folder of them, or a URL.")
     ],
     *,
-    write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),
+    write_to: Annotated[
+        Path, typer.Option("--out", callback=local_path, help="The config to write.", metavar="FILE")
+    ] = Path("plant.yaml"),
     time_format: Annotated[
         str | None,
         typer.Option(help="Format of the dates if several fit, in strptime tokens.", metavar="FORMAT"),

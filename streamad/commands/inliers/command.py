@@ -22,6 +22,7 @@ from streamad.commands.shared.options import (
     SequenceOption,
     StreamOption,
     check_names,
+    local_path,
 )
 from streamad.commands.shared.plants import check_out, load_plant
 from streamad.errors import UsageError
@@ -84,7 +85,9 @@ def list_stored(
 @inliers.command("export")
 def export(
     *,
-    to: Annotated[Path, typer.Option("--out", metavar="FILE", help="New recording: FILE.npz or FILE.jsonl.")],
+    to: Annotated[
+        Path, typer.Option("--out", callback=local_path, metavar="FILE", help="New recording: FILE.npz or FILE.jsonl.")
+    ],
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
     share: ShareOption = None,

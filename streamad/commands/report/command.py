@@ -9,7 +9,7 @@ import typer
 
 from streamad.commands.report.gathering import gather
 from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, printed, run_async
-from streamad.commands.shared.options import span_now
+from streamad.commands.shared.options import local_path, span_now
 from streamad.commands.shared.plants import check_out, load_plant
 from streamad.errors import UsageError
 from streamad.outputs.cases import Normals
@@ -27,7 +27,9 @@ def report(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Up to this time, written as for --since. [default: now]")
     ] = None,
-    write_to: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page, FILE.html.")] = Path("report.html"),
+    write_to: Annotated[
+        Path, typer.Option("--out", callback=local_path, metavar="FILE", help="The page, FILE.html.")
+    ] = Path("report.html"),
     pictures: Annotated[
         int,
         typer.Option(min=0, max=MOST_PICTURES, help="Draw so many alerts, those farthest above their threshold."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +30,18 @@ NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The rea
 ByOption = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
 ]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def local_path(path: Path | None, option: typer.CallbackParam) -> Path | None:
+    """Return ``path``, the value of an option that names a place to write to. Raises UsageError for a URL."""
+    if path is not None and _URL.match(str(path)):  # Path has made one slash of two
+        raise UsageError(
+            f"{option.opts[0]} {path}: is a URL, and results are written to this machine alone: write the path of a "
+            "file or folder, then copy it"
+        )
+    return path
 
 
 def check_names(stream: str | None, sequence: str | None) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from streamad.commands.shared.console import Bar, JsonOption, err, note, out, print_json
+from streamad.commands.shared.options import local_path
 from streamad.commands.simulate.feed import feed_plant
 from streamad.errors import OutputError, UsageError
 from streamad.settings.template import ChannelLine, Entry, Section, judging_sections, render
@@ -35,7 +36,7 @@ def simulate(
     context: typer.Context,
     *,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Write recordings to this folder.", metavar="DIR")
+        Path | None, typer.Option("--out", callback=local_path, help="Write recordings to this folder.", metavar="DIR")
     ] = None,
     to: Annotated[
         str | None,

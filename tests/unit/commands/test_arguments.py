@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from streamad import cli
 
@@ -142,3 +143,16 @@ def test_a_group_without_a_command_prints_its_help(
     assert ended.value.code in (0, 2)
     assert "Usage: " in printed.out + printed.err
     assert "error:" not in printed.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["score", "replay", "record", "report", "init x.csv", "simulate", "inliers export"],
+)
+def test_results_are_not_written_to_a_folder_named_as_a_url(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(cli.app, [*arguments.split(), "--out", "s3://plant/judged"])
+    assert "--out s3:/plant/judged: is a URL" in str(ended.exception)
+    assert not list(tmp_path.iterdir())

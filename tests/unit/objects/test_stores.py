@@ -124,11 +124,10 @@ def test_a_signed_url_is_in_no_repr_and_no_error(stub: StubS3) -> None:
             {
                 "AZURE_STORAGE_ACCOUNT_NAME": "account",
                 "AZURE_ENDPOINT": "{url}",
-                "AZURE_ALLOW_HTTP": "true",
                 "AZURE_SKIP_SIGNATURE": "true",
             },
         ),
-        ("gs://plant", {"GOOGLE_BASE_URL": "{url}", "GOOGLE_ALLOW_HTTP": "true", "GOOGLE_SKIP_SIGNATURE": "true"}),
+        ("gs://plant", {"GOOGLE_BASE_URL": "{url}", "GOOGLE_SKIP_SIGNATURE": "true"}),
     ],
 )
 def test_google_and_azure_are_found_by_their_variables(
