@@ -43,10 +43,12 @@ from streamad.commands.shared.options import (
     FromOption,
     SinceOption,
     UntilOption,
+    VersionOption,
     input_url,
     local_path,
     open_input,
     span_now,
+    versions_asked,
 )
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
@@ -105,7 +107,7 @@ def replay(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw a picture of every alert, at most 200.")
     ] = None,
-    version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
+    version: VersionOption = None,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the figures alone.")] = False,
 ) -> None:
@@ -128,6 +130,7 @@ def replay(
         )  # fmt: skip
         return
     plant = load_whole_plant(config)
+    versions = versions_asked(version, plant.settings)
     factor = parse_speed(speed)
     given = input_url(recordings, from_url)
     source = open_input(plant, given, span_now(plant, since, until))
@@ -154,7 +157,7 @@ def replay(
             explain=bool(sinks) or plots is not None or not silent,
             with_verdicts=True,
             with_windows=bool(sinks),
-            version=version,
+            versions=versions,
         )
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)

@@ -27,10 +27,12 @@ from streamad.commands.shared.options import (
     FromOption,
     SinceOption,
     UntilOption,
+    VersionOption,
     input_url,
     local_path,
     open_input,
     span_now,
+    versions_asked,
 )
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
@@ -55,7 +57,7 @@ def score(
     from_url: FromOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
+    version: VersionOption = None,
     write_to: Annotated[
         Path | None,
         typer.Option(
@@ -96,9 +98,7 @@ def score(
         return
     plant = load_whole_plant(config)
     settings = plant.settings
-    if version is not None and settings.models is not None:
-        raise UsageError("--version names a version of one model, and this config has several models: leave it out")
-    models = Models(plant, {} if version is None else {settings.model.name: version}, _warn_of_backends)
+    models = Models(plant, versions_asked(version, settings), _warn_of_backends)
     if settings.models is None:
         models.get(settings.model.name)
     given = input_url(recordings, from_url)

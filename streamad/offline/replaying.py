@@ -74,8 +74,7 @@ class Replayer:
         events = EventLog(settings.name, plant.clock, lambda _: None)
         try:
             if self._batchers is None:
-                version = None if settings.models is not None else self._task.versions.get(settings.model.name)
-                self._batchers = await models_at_work(plant, version=version, emit=events.emit)
+                self._batchers = await models_at_work(plant, versions=self._task.versions, emit=events.emit)
                 self._explainer = explainer_for(plant)
             pipeline = Pipeline(
                 settings,

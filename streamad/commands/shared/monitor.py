@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -281,7 +281,7 @@ class Monitor:
         explain: bool,
         with_verdicts: bool,
         with_windows: bool,
-        version: str | None = None,
+        versions: Mapping[str, str] | None = None,
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.ingest.table.reading import read_table  # noqa: PLC0415
@@ -300,7 +300,7 @@ class Monitor:
             if learning is not None:
                 batchers = await learning.begin()
             else:
-                batchers = await models_at_work(plant, version=version, emit=self._events.emit)
+                batchers = await models_at_work(plant, versions=versions, emit=self._events.emit)
             watch = self._alert_watch = AlertWatch(
                 plant.settings,
                 lambda: batchers.models,

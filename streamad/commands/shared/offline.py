@@ -14,7 +14,7 @@ import typer
 from streamad.commands.shared.console import Bar, count, err, notice, out, print_json, printed
 from streamad.commands.shared.figures.losses import check_usable, lost, unscorable_text
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES
-from streamad.commands.shared.options import input_url, open_input, span_now
+from streamad.commands.shared.options import input_url, open_input, span_now, versions_asked
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import ArtifactError, ExecutorError, UsageError
 from streamad.offline.columns import check_extra
@@ -133,11 +133,9 @@ def judge_files(
     """Judge what the options of ``score`` and ``replay`` name, see ``judge_into``. Raises StreamadError."""
     executor = executor_for(jobs, on)
     plant = load_whole_plant(config)
-    name = plant.settings.model.name
+    asked, name = versions_asked(version, plant.settings), plant.settings.model.name
     if plant.settings.models is None:
-        version = Models(plant, {} if version is None else {name: version}).get(name).ref.version
-    elif version is not None:
-        raise UsageError("--version names a version of one model, and this config has several models: leave it out")
+        version = Models(plant, asked).get(name).ref.version
     given = input_url(recordings, from_url)
     span = span_now(plant, since, until)
     source = open_input(plant, given, span)

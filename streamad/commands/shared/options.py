@@ -16,6 +16,7 @@ from streamad.ports import Source
 from streamad.ranges import EVERYTHING, Span, span_of
 from streamad.runtime.recordings import cut
 from streamad.runtime.wiring import source_for
+from streamad.settings.plant_yaml import Settings
 
 ModelOption = Annotated[
     str | None,
@@ -31,7 +32,18 @@ ByOption = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
 ]
 
+VersionOption = Annotated[str | None, typer.Option(help="Model version, if not the one in service.")]
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def versions_asked(version: str | None, settings: Settings) -> dict[str, str]:
+    """Return which version ``--version`` names of which model. Raises UsageError where there are several models."""
+    if version is None:
+        return {}
+    if settings.models is not None:
+        raise UsageError("--version names a version of one model, and this config has several models: leave it out")
+    return {settings.model.name: version}
 
 
 def local_path(path: Path | None, option: typer.CallbackParam) -> Path | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from streamad.errors import UsageError
 from streamad.judge.bank import Batchers, ModelBank
 from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer
@@ -24,16 +23,18 @@ from streamad.telemetry.logs import get_logger
 async def models_at_work(
     plant: Plant,
     *,
-    version: str | None = None,
+    versions: Mapping[str, str] | None = None,
     may_learn: bool = False,
     on_new: Callable[[str, MicroBatcher], None] | None = None,
     emit: Emit | None = None,
 ) -> Batchers:
     """Return the batchers that score: of the one model, or of several. ``on_new`` is called with each.
 
-    ``may_learn``: a model without a version begins with a cold start. ``emit`` gets the events of refused backends.
-    Raises NoModelError, RegistryError, ArtifactError, UsageError.
+    ``versions`` names those to load by model; of other models it is the one in service. ``may_learn``: a model without
+    a version begins with a cold start. ``emit`` gets the events of refused backends. Raises NoModelError,
+    RegistryError, ArtifactError.
     """
+    pinned = versions or {}
     settings, name = plant.settings, plant.settings.model.name
     away: dict[str, str] = {}
 
@@ -49,16 +50,14 @@ async def models_at_work(
             emit_refused(batcher.model, emit)
 
     if settings.models is None:
-        model = _in_service(plant, name, version, may_learn=may_learn, away=away)
+        model = _in_service(plant, name, pinned.get(name), may_learn=may_learn, away=away)
         batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
         taken(name, batcher)
         return batcher
-    if version is not None:
-        raise UsageError("--version names a version of one model, but the config routes to several (models:)")
     bank = ModelBank(
         settings,
         plant.clock,
-        lambda name: _in_service(plant, name, may_learn=settings.learning is not None, away=away),
+        lambda name: _in_service(plant, name, pinned.get(name), may_learn=settings.learning is not None, away=away),
         taken,
         existing=[model for model in _known_names(plant) if model.startswith(f"{name}.")],
     )
@@ -89,7 +88,7 @@ def _version(plant: Plant, ref: ModelRef) -> ModelInService:
 
 
 def _in_service(
-    plant: Plant, name: str, version: str | None = None, *, may_learn: bool, away: dict[str, str]
+    plant: Plant, name: str, version: str | None, *, may_learn: bool, away: dict[str, str]
 ) -> ModelInService | None:
     """Return the version in service, None if there is none and ``may_learn``.
 
