@@ -109,7 +109,9 @@ class Copies:
             return self._folder
 
     def path(self, key: str) -> Path:
-        """Return where the copy of ``key`` lies while it is held."""
+        """Return where the copy of ``key`` lies while it is held. Raises SourceError if that is not in the folder."""
+        if key.startswith("/") or "\0" in key or not {".", ".."}.isdisjoint(key.split("/")):
+            raise SourceError(f"{self.bucket.url(key)!a}: no file may have this name here; rename it")
         return self.folder / key
 
     def named(self, text: str) -> str:

@@ -83,8 +83,8 @@ class DeltaSource(TableSource):
 
     def _part(self, action: dict[str, Any], tag: str) -> TablePart:
         name = unquote(action["path"])
-        if "://" in name or name.startswith("/"):
-            raise SourceError(f"{self._rest}: the table is a shallow clone: its file {name} lies elsewhere")
+        if "://" in name or name.startswith("/") or ".." in name.split("/"):
+            raise SourceError(f"{self._rest}: the table is a shallow clone: its file {name!a} lies elsewhere")
         columns = {key: value for key, value in action.items() if key.startswith(_PARTITION)}
         fields = tuple((key.removeprefix(_PARTITION), _text(value)) for key, value in columns.items())
         size, mtime_ns = action["size_bytes"], action["modification_time"] * 10**6

@@ -77,7 +77,8 @@ class IcebergSource(TableSource):
     def _part(self, table: Any, schema: Any, task: Any, added_ms: dict[str, int], snapshot: int) -> TablePart:
         place = str(task.file.file_path)
         location = f"{table.location().rstrip('/')}/"
-        name = place.removeprefix(location) if place.startswith(location) else place.rpartition("/")[2]
+        name = place.removeprefix(location) if place.startswith(location) else place.rpartition("://")[2]
+        name = name.lstrip("/")
 
         def write(file: BinaryIO, check: Callable[[], None]) -> None:
             with self._one_line():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,6 +94,9 @@ class TableSource(ObjectSource):
                 parts = [part for part in parts if part.partition == self._only]
             if not parts:
                 raise SourceError(f"{self._rest}: {self._tag(self._version)} of the table has no such files")
+            paths = Counter(part.path for part in parts)
+            if twice := [part.partition for part in parts if paths[part.path] > 1]:
+                raise SourceError(f"{self._rest}: two files of the table would both be {twice[0]!a}; rename one")
             of = format_named("parquet")
             found = [FoundFile(part.path, part.partition, of, part.fields, part.remote) for part in parts]
             self._found = sorted(found, key=lambda file: file.partition.split("/"))

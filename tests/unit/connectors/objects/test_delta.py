@@ -136,6 +136,23 @@ async def test_tables_whose_files_are_not_their_rows(table: Path, tmp_path: Path
     assert "maps the names of its columns" in await failing("delta:table/mapped", tmp_path)
 
 
+@pytest.mark.parametrize("where", ["here", "s3"])
+async def test_a_file_of_the_log_that_leads_elsewhere(
+    where: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.parquet"
+    other.write_bytes(content := files_in(table).popitem()[1])
+    place = "../other.parquet" if where == "here" else "../" * 30 + str(other).lstrip("/")
+    action = {"path": place, "partitionValues": {"line": "A", "day": "2026-03-01"}, "size": 0, "modificationTime": 0}
+    (table / "_delta_log" / f"{2:020}.json").write_text(json.dumps({"add": {**action, "dataChange": True}}))
+    with StubS3({f"lake/table/{name}": body for name, body in files_in(table).items()}).serving() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        text = await failing("delta:table" if where == "here" else "delta:s3://bucket/lake/table", tmp_path)
+    assert "other.parquet' lies elsewhere" in text
+    assert other.read_bytes() == content
+
+
 def deleted(*numbers: int) -> dict[str, Any]:
     """Return a deletion vector that lies in the log: one Roaring bitmap with one array of row numbers, in Z85."""
     roaring = struct.pack("<IIHHI", 12346, 1, 0, len(numbers) - 1, 16) + struct.pack(f"<{len(numbers)}H", *numbers)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyarrow import parquet
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -90,6 +91,22 @@ async def test_a_later_snapshot_has_other_parts(table: Table, tmp_path: Path) ->
     assert isinstance(later, PartitionedSource)
     assert list(later.partitions()) == [name]
     assert later.partitions()[name].digest != before[name].digest
+
+
+async def test_files_beside_the_table_that_have_one_name_are_all_read(table: Table, tmp_path: Path) -> None:
+    places = [str(tmp_path / f"day={day}" / "part-0.parquet") for day in (1, 2)]
+    for day, place in enumerate(places):
+        Path(place).parent.mkdir()
+        parquet.write_table(rows(9 + 3 * day, 3, "C"), place)
+    table.add_files(places)
+    assert [row["k"] for row in messages(await read_all(opened(URL, tmp_path)))] == [*range(15)]
+
+
+async def test_a_file_whose_name_leads_elsewhere(table: Table, tmp_path: Path) -> None:
+    parquet.write_table(rows(9, 3, "C"), place := str(tmp_path / "added.parquet"))
+    table.add_files([f"{table.location()}/{'../' * 30}{place.lstrip('/')}"])
+    with pytest.raises(SourceError, match="no file may have this name here"):
+        await read_all(opened(URL, tmp_path))
 
 
 @pytest.mark.parametrize(
