@@ -16,6 +16,8 @@ from streamad.messages import Role, Window
 from streamad.offline.columns import schema_of, table_of
 from streamad.offline.tally import Tally
 from streamad.system.files import replacing, writing
+from streamad.system.opening import open_regular
+from streamad.system.untrusted_json import decode_json
 
 _KEY: Final = b"streamad"
 _ROWS: Final = 1024
@@ -25,7 +27,7 @@ _ROW_GROUP: Final = 1 << 15
 _MOST_BYTES: Final = 1 << 25
 """A row group has no more rows or bytes than this."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_NAME_CHARACTERS, _DIGEST_CHARACTERS = 60, 12
+_NAME_CHARACTERS, _DIGEST_CHARACTERS = 60, 32
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -58,9 +60,9 @@ def made_of(path: Path) -> Made | None:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             metadata: Mapping[bytes, bytes] = pq.read_metadata(file).metadata or {}
-        return msgspec.json.decode(metadata[_KEY], type=Made)
+        return decode_json(metadata[_KEY], Made)
     except (OSError, pa.ArrowException, KeyError, msgspec.DecodeError):
         return None
 

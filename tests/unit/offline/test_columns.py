@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -100,6 +102,23 @@ def test_a_foreign_file_was_made_of_nothing(content: bytes | None, tmp_path: Pat
     if content is not None:
         (tmp_path / "x.parquet").write_bytes(content)
     assert made_of(tmp_path / "x.parquet") is None
+
+
+@pytest.mark.parametrize("own", [b"[" * 100_000, b'{"partition":"' + b"[" * 10 + b'\xff"}', b'{"x":' + b"[" * 100_000])
+def test_a_foreign_digest_was_made_of_nothing(own: bytes, tmp_path: Path) -> None:
+    table = pa.table({"score": [0.5]}).replace_schema_metadata({"streamad": own})
+    pq.write_table(table, path := tmp_path / "x.parquet")
+    assert made_of(path) is None
+
+
+def test_a_fifo_was_made_of_nothing(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "x.parquet")
+    assert made_of(path) is None
+
+
+def test_no_name_can_be_chosen_to_have_the_file_of_another(tmp_path: Path) -> None:
+    tail = "/recordings-of-the-line-of-cans-number-seven-of-the-plant/a.csv"  # 48 bits of their sha256 are the same
+    assert len({file_of(tmp_path, "verdicts", name + tail, "") for name in ("3eeed", "df1cd7")}) == 2
 
 
 def test_names_of_files_are_safe_and_distinct(tmp_path: Path) -> None:
