@@ -141,9 +141,9 @@ class FailingObjects:
         self._read()
         return self.objects.has(key)
 
-    def fetch(self, key: str, path: Path) -> bool:
+    def fetch(self, key: str, path: Path, size_bytes: int) -> bool:
         self._read()
-        return self.objects.fetch(key, path)
+        return self.objects.fetch(key, path, size_bytes)
 
     def under(self, prefix: str) -> list[Listed]:
         self._read()

@@ -62,7 +62,8 @@ class Copies(FolderPlace):
             for file, record in manifest.files.items():
                 key, path = f"{name}/files/{manifest.claim}/{record.sha256}", staged / file
                 path.parent.mkdir(parents=True, exist_ok=True)
-                why = difference_of(path, record) if self._objects.fetch(key, path) else "missing"
+                is_there = self._objects.fetch(key, path, record.size_bytes)
+                why = difference_of(path, record) if is_there else "missing"
                 if why is not None and file not in spare:
                     where = f"{self._objects.root}/{key}"
                     raise ArtifactError(f"model {name} {version}: {file} is damaged ({why}; {where}): train anew")

@@ -28,9 +28,11 @@ from streamad.learn.registry.places.place import CURRENT_FILE, Current, Registry
 from streamad.learn.registry.places.requests import Found, Listed, Objects
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, check_manifest_name, spare_files, why_no_manifest
+from streamad.system.untrusted_json import decode_json
 
 _CONTENDED = 100
 _NONCES_KEPT = 8
+_CURRENT_MAX_BYTES = 1024
 _NONCE = re.compile(r"[0-9a-f]{16}")
 _CLAIM = re.compile(r"[0-9a-f]{32}")
 _GRACE: Final = timedelta(days=1)
@@ -292,7 +294,7 @@ class ObjectPlace:
         """Return the claims of all manifests, misplaced ones too; None if one cannot be read: it may name any files."""
         self._heads.pop(name, None)
         try:
-            return {msgspec.json.decode(each, type=_Claiming).claim for each in self._contents(name).values()}
+            return {decode_json(each, _Claiming).claim for each in self._contents(name).values()}
         except msgspec.DecodeError:
             return None
 
@@ -328,7 +330,7 @@ def _file_key(name: str, claim: str, sha256: str) -> str:
 
 
 def _lines(found: Found) -> list[str]:
-    return found.content.decode("ascii", "backslashreplace").splitlines()
+    return found.content[:_CURRENT_MAX_BYTES].decode("ascii", "backslashreplace").splitlines()
 
 
 def _nonces_in(found: Found | None) -> Iterable[str]:
@@ -340,4 +342,4 @@ def _current_in(found: Found | None) -> Current:
     if found is None:
         return Current()
     version, *marks = _lines(found) or [""]
-    return Current(version.encode() if all(map(_NONCE.fullmatch, marks)) else found.content)
+    return Current(version.encode() if all(map(_NONCE.fullmatch, marks)) else found.content[:_CURRENT_MAX_BYTES])

@@ -51,8 +51,8 @@ class Objects(Protocol):
     def has(self, key: str) -> bool:
         """Return whether there is an object."""
 
-    def fetch(self, key: str, path: Path) -> bool:
-        """Write an object into a new file; False if it is missing."""
+    def fetch(self, key: str, path: Path, size_bytes: int) -> bool:
+        """Write an object into a new file, one of another size as a hole of that size; False if it is missing."""
 
     def put(self, key: str, path: Path) -> None:
         """Write the content of a file, whatever was there."""
@@ -110,13 +110,17 @@ class BucketObjects:
             return True
         return False
 
-    def fetch(self, key: str, path: Path) -> bool:
-        """Write an object into a new file; False if it is missing."""
+    def fetch(self, key: str, path: Path, size_bytes: int) -> bool:
+        """Write an object into a new file, one of another size as a hole of that size; False if it is missing."""
         with path.open("xb") as file, missing_is_none():
             with self._asking(key) as store:
                 import obstore  # noqa: PLC0415
 
-                chunks = iter(obstore.get(store, self._prefix + key).stream())
+                found = obstore.get(store, self._prefix + key)
+                if found.meta["size"] != size_bytes:
+                    file.truncate(found.meta["size"])
+                    return True
+                chunks = iter(found.stream())
             while True:
                 with self._asking(key):
                     if (chunk := next(chunks, None)) is None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from streamad.errors import ArtifactError, ObjectError, OutputError, RegistryError
-from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest
+from streamad.learn.registry.manifest import MANIFEST_FILE, PROBE_FILE, Manifest
 from streamad.learn.registry.places import conditional, objects
 from streamad.learn.registry.places.objects import ObjectPlace
 from streamad.learn.registry.places.place import RegistryAwayError
@@ -175,6 +175,31 @@ def test_what_a_killed_publisher_left_is_removed_a_day_later(
     assert [each.key for each in first.objects.under(".streamad-check")] == []
 
 
+@pytest.mark.parametrize("content", [b'{"x":' + b"[" * 100_000, b'{"claim":"\xff"}'])
+def test_a_manifest_that_is_no_json_at_all_keeps_the_files_that_it_may_name(
+    content: bytes, first: HeldInStore, published: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_published(first, published, files=4)
+    monkeypatch.setattr(objects, "_GRACE", timedelta(seconds=-60))
+    first.damage("0001", MANIFEST_FILE, lambda _: content)
+    first.registry().clear(NAME)
+    assert len(files_of(first)) == 2
+
+
+def test_of_a_long_current_only_the_beginning_counts(first: HeldInStore) -> None:
+    first.damage_current(b"\xff" * 100_000)
+    assert len(ObjectPlace(first.objects, first.machines).current(NAME).content or b"") < 5000
+
+
+def test_an_object_that_is_larger_than_its_manifest_says_is_not_fetched(first: HeldInStore) -> None:
+    first.damage("0001", PROBE_FILE, lambda content: content + b"x" * (1 << 20))
+    with pytest.raises(ArtifactError, match=r"probe.npz is damaged \(\d+ bytes, the manifest says \d+;"):
+        load(first.registry(), "0001")
+    key = first.key_of("0001", PROBE_FILE)
+    assert first.objects.fetch(key, path := first.machines / "x", 1)
+    assert path.stat().st_blocks == 0
+
+
 def assert_whole_but_one(held: HeldInStore) -> None:
     assert list(held.registry("there").other_folders(NAME)) == ["moved-by-hand"]
     held.objects.delete([f"{NAME}/versions/moved-by-hand/{MANIFEST_FILE}"])
@@ -294,9 +319,9 @@ def test_a_copy_that_another_process_has_made_meanwhile_stays(first: HeldInStore
     """It may be read by now."""
 
     class Slow(FailingObjects):
-        def fetch(self, key: str, path: Path) -> bool:
+        def fetch(self, key: str, path: Path, size_bytes: int) -> bool:
             self.inode = first.registry("there").folder(NAME, "0001").stat().st_ino
-            return super().fetch(key, path)
+            return super().fetch(key, path, size_bytes)
 
     slow = Slow(BucketObjects(first.url), NEVER, after=True)
     assert first.registry("there", slow).folder(NAME, "0001").stat().st_ino == slow.inode
