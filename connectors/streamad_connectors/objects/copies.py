@@ -74,7 +74,9 @@ class StoredObject:
                     chunk = next(chunks, None)
                 if chunk is None:
                     break
-                n_bytes += file.write(chunk)
+                if (n_bytes := n_bytes + len(chunk)) > self.size:
+                    raise SourceError(f"{url}: the answer has more than the {self.size} bytes that it names; try again")
+                file.write(chunk)
         except ObjectError as error:
             raise _unread(error, url) from None
         if n_bytes != self.size:

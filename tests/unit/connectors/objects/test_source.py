@@ -11,6 +11,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +438,32 @@ async def test_a_secret_goes_to_no_web_server_without_tls(tmp_path: Path, monkey
     monkeypatch.setenv("TOKEN", "Bearer verysecret")
     text = await failing("http://plant.example/a.csv", tmp_path, authorization={"env": "TOKEN"})
     assert "source.options.authorization: is secret, and http:// sends it openly: use https" in text
+
+
+async def test_an_answer_that_is_longer_than_it_says_does_not_fill_the_disk(tmp_path: Path) -> None:
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "9")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(64):
+                    self.wfile.write(b"100000\r\n" + b"temp\n1\n" * (1 << 17) + b"\r\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        protocol_version = "HTTP/1.1"
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        text = await failing(f"http://127.0.0.1:{server.server_port}/in/a.csv", tmp_path)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "the answer has more than the 9 bytes that it names" in text
 
 
 def test_local_files_have_no_tag(tmp_path: Path) -> None:
