@@ -172,7 +172,7 @@ class ColumnReader:
             if column is None:
                 continue
             numbers = self._numbers(column, index, is_odd)
-            with np.errstate(over="ignore"):  # an overflow becomes infinite
+            with np.errstate(over="ignore", invalid="ignore"):  # infinite, or NaN without a signal
                 values[:, index] = numbers
             if not column.has_all:
                 values[~column.valid, index] = np.nan  # type: ignore[operator]

@@ -316,6 +316,41 @@ def test_columns_of_csv_give_what_rows_give(seed: int) -> None:
         assert_alike(drawn)
 
 
+def miscounted(path: Path, n: int) -> None:
+    """Let the footer say ``n`` rows of the first row group, which has another number of them."""
+    content = path.read_bytes()
+    for place in range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content) - 8):
+        damaged = content[:place] + bytes([2 * n]) + content[place + 1 :]
+        try:
+            metadata = pq.read_metadata(io.BytesIO(damaged))
+        except (OSError, pa.ArrowException):
+            continue
+        if metadata.num_row_groups and metadata.row_group(0).num_rows == n:
+            path.write_bytes(damaged)
+            return
+    raise AssertionError
+
+
+@pytest.mark.parametrize("n", [21, 40])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_footer_that_miscounts_rows_does_not_move_their_offsets(n: int, by_column: bool, tmp_path: Path) -> None:
+    times = timestamps([START_US + i * S_US for i in range(40)], "us", "UTC")
+    table = pa.table({"ts": times, "a": [0.5] * 40, "b": [0.5] * 40})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=20)
+    miscounted(tmp_path / "x.parquet", n)
+    of = plant(tmp_path, {"default_stream": "p", "fields": {"sequence": None}}, {"end": ["gap"], "gap": "30s"})
+    (sequences, _, _), _ = taken(of, by_column=by_column)
+    assert sequences[-1].endswith("(row group 0: its footer says another number of rows); write it anew")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_nan_with_a_signal_is_missing_without_a_warning(tmp_path: Path) -> None:
+    times = timestamps([START_US + i * S_US for i in range(40)], "us", "UTC")
+    readings = np.full(40, 0x7FF0000000000001, np.uint64).view(np.float64)
+    pq.write_table(pa.table({"ts": times, "a": readings, "b": [0.5] * 40}), tmp_path / "x.parquet")
+    assert_alike(plant(tmp_path, {"default_stream": "p", "fields": {"sequence": None}}, {"end": ["gap"], "gap": "30s"}))
+
+
 ODD_CELLS = ["007", "-0", "-0.0", "nan(1)", "+1.5", "1e400", " 3 ", "NA", "n/a", "1_0", "0x10", "1,5", '"x"', "\xa05",
              '"a, b"', '"a\nb"', 'x"y', "é", "inf", "12345678901234567890",
              ".5", "5.", "1 000", "\t7"]  # fmt: skip

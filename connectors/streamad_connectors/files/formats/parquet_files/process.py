@@ -32,6 +32,7 @@ Answer: TypeAlias = tuple[
 """Some rows, each as msgpack, or by column; no more rows; what is damaged; what the user must change; what takes too
 much memory; the number of rows of a file that has fewer than were skipped."""
 
+_MISCOUNTED = "row group {}: its footer says another number of rows"
 _MAX_BATCH_ROWS = 512
 _MOST_TOGETHER = 8_192
 _CELLS_TOGETHER = 1 << 17
@@ -84,7 +85,8 @@ def _answers(
                 step = f"row group {group}"
                 if sizes[group] > largest:
                     raise MemoryError
-                for first, batch in _batches(file, group, most, number, offset):
+                own = range(number, number + n_rows[group])
+                for first, batch in _batches(file, group, most, own, offset):
                     if wanted is None:
                         for rows in _encoded(batch, zone):
                             yield "rows", rows
@@ -92,7 +94,7 @@ def _answers(
                     kept.append((first, batch))
                     yield "columns", columns_of(batch, first, wanted, zone)
                     yield from _asked(kept, zone)
-                number += n_rows[group]
+                number = own.stop
         yield "done", ""
     except MemoryError:  # pyarrow's is an ArrowException, too
         yield "too large", step
@@ -102,17 +104,20 @@ def _answers(
         yield from _asked(kept, zone)
 
 
-def _batches(file: Any, group: int, most: int, number: int, offset: int) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of ``group`` from ``offset`` on with the number of the first; ``number`` is that of the group's.
+def _batches(file: Any, group: int, most: int, own: range, offset: int) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of ``group``, whose numbers are its ``own``, from ``offset`` on with the number of the first.
 
-    At most ``most`` come at once, fewer if that takes too much memory: no header says how much texts take.
+    At most ``most`` come at once, fewer if that takes too much memory: no header says how much texts take. Raises
+    ValueError for more rows or fewer: their offsets would depend on where reading begins.
     """
     for n_rows in (most, _MAX_BATCH_ROWS):
-        behind = number
+        behind = own.start
         try:
             for found in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
                 batch = found[min(max(offset - behind, 0), found.num_rows) :]
                 behind += found.num_rows
+                if behind > own.stop:
+                    raise ValueError(_MISCOUNTED.format(group))
                 offset = max(offset, behind)
                 if batch.num_rows:
                     yield behind - batch.num_rows, batch
@@ -120,6 +125,8 @@ def _batches(file: Any, group: int, most: int, number: int, offset: int) -> Iter
             if n_rows == _MAX_BATCH_ROWS:
                 raise
         else:
+            if behind < own.stop:
+                raise ValueError(_MISCOUNTED.format(group))
             return
 
 
