@@ -32,7 +32,6 @@ Answer: TypeAlias = tuple[
 """Some rows, each as msgpack, or by column; no more rows; what is damaged; what the user must change; what takes too
 much memory; the number of rows of a file that has fewer than were skipped."""
 
-_MISCOUNTED = "row group {}: its footer says another number of rows"
 _MAX_BATCH_ROWS = 512
 _MOST_TOGETHER = 8_192
 _CELLS_TOGETHER = 1 << 17
@@ -116,8 +115,6 @@ def _batches(file: Any, group: int, most: int, own: range, offset: int) -> Itera
             for found in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
                 batch = found[min(max(offset - behind, 0), found.num_rows) :]
                 behind += found.num_rows
-                if behind > own.stop:
-                    raise ValueError(_MISCOUNTED.format(group))
                 offset = max(offset, behind)
                 if batch.num_rows:
                     yield behind - batch.num_rows, batch
@@ -125,8 +122,8 @@ def _batches(file: Any, group: int, most: int, own: range, offset: int) -> Itera
             if n_rows == _MAX_BATCH_ROWS:
                 raise
         else:
-            if behind < own.stop:
-                raise ValueError(_MISCOUNTED.format(group))
+            if behind != own.stop:
+                raise ValueError(f"row group {group}: its footer says another number of rows")
             return
 
 
