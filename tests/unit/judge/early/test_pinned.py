@@ -122,7 +122,7 @@ async def test_a_real_version_whose_files_cannot_be_read_for_a_while_is_tried_ag
         raise OSError(errno.ESTALE, "Stale file handle")
 
     with monkeypatch.context() as broken:
-        broken.setattr(verify, "_difference", unreadable)
+        broken.setattr(verify, "difference_of", unreadable)
         with pytest.raises(NotNowError):
             await versions.looks_of(REF)
     clock.advance(1)
