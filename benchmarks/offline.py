@@ -64,7 +64,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a larger lot takes: its rows and sequences, core hours, hours on so many cores, bytes of verdicts."""
+    """The costs of a larger lot: its rows and sequences, core hours, hours on so many cores, bytes of verdicts."""
 
     rows: float
     sequences: float

@@ -16,7 +16,7 @@ SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss")
 """The schemes of stores that have buckets and list them."""
 _PREFIXES: Final = {"s3": "AWS", "gs": "GOOGLE"}
 _CLIENT = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
-"""What obstore's client takes from the environment, such as AWS_ALLOW_HTTP, unless it is given options, as here."""
+"""Options that obstore's client takes from the environment, such as AWS_ALLOW_HTTP, only if it is given none."""
 _ENDPOINTS: Final = {
     "AWS": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "GOOGLE": ("GOOGLE_BASE_URL",),

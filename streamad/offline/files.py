@@ -31,7 +31,7 @@ _NAME_CHARACTERS, _DIGEST_CHARACTERS = 60, 32
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What a unit's files were made of: digests of its input, of the config, and of each model by name ("": none).
+    """The origin of a unit's files: digests of its input, of the config, and of each model by name ("": none).
 
     ``tally`` is what was counted while it was judged.
     """

@@ -93,7 +93,7 @@ def lost_text(address: str | None, error: BaseException) -> str:
 
 
 class _Actor:
-    """What each actor is. (Ray would make of a class with coroutines, such as ``Worker``, an actor of another kind.)"""
+    """The class of each actor. (Of a class with coroutines, such as ``Worker``, Ray makes an actor of another kind.)"""
 
     def __init__(self, task: Task) -> None:
         self._worker = Worker(task)

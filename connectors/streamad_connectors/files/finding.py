@@ -28,7 +28,7 @@ from streamad_connectors.files.hive import Fields, fields_of, is_partition
 
 
 class Remote(Protocol):
-    """What lies elsewhere and is copied to its file's path while it is read."""
+    """A recording that lies elsewhere; a copy is at its file's path while it is read."""
 
     @property
     def size(self) -> int:

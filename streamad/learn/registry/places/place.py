@@ -21,7 +21,7 @@ class RegistryAwayError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What lies in the place of CURRENT: its beginning, None if nothing does.
+    """The beginning of what lies in the place of CURRENT, None if nothing does.
 
     ``odd`` says why it cannot be read as a file; ``is_folder``: nothing but a person puts a file there.
     """
@@ -32,7 +32,7 @@ class Current:
 
 
 class Place(Protocol):
-    """Where versions lie; names and versions are plain (``Registry`` has checked them).
+    """A place of versions; names and versions are plain (``Registry`` has checked them).
 
     Whatever reads may raise RegistryError, and RegistryAwayError if a later try may succeed; whatever writes also
     OutputError. A writer that is killed at any moment leaves the old state or the new one.

@@ -19,13 +19,10 @@ from streamad.plugins import ConnectorContext
 from streamad.settings.numerals import MISSING_WORDS
 from streamad.tables import Column, ColumnBatch, Wanted
 from streamad.types import Record
-from streamad_connectors.files.formats.csv_files.header import read_header
-from streamad_connectors.files.formats.csv_files.lines import opened
 from streamad_connectors.files.formats.csv_files.rows import (
     Columns,
     cell_of,
-    numerals_of,
-    numeric_columns,
+    opened_table,
     record_of,
     rows_of,
 )
@@ -47,17 +44,13 @@ def read_csv_columns(
     path: Path, offset: int, options: FileOptions, context: ConnectorContext, wanted: Wanted
 ) -> Generator[ColumnBatch, None, None]:
     """Yield the columns ``wanted`` of the rows from number ``offset`` on, as ``read_csv`` would yield the rows."""
-    open_text = partial(opened, path, options)
-    with open_text() as handle:
-        header = read_header(handle, open_text, path, options)
-        if header is None:
+    with opened_table(path, options, context) as table:
+        if table is None:
             return
-        columns = Columns(
-            header.names, numeric_columns(open_text, path, options, context), numerals_of(options, context)
-        )
+        handle, delimiter, columns = table
         number = 0
         text = _Text(handle)
-        reader = _Reader(columns, header.delimiter, options, wanted)
+        reader = _Reader(columns, delimiter, options, wanted)
         while text.fill(options.max_record_bytes):
             batch = reader.by_column(text.fresh, number)
             if batch is not None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -56,21 +58,32 @@ def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorCo
 
     A row that does not fit the header is passed on unchanged, to become a dead letter.
     """
-    open_text = partial(opened, path, options)
-    with open_text() as handle:
-        header = read_header(handle, open_text, path, options)
-        if header is None:
+    with opened_table(path, options, context) as table:
+        if table is None:
             return
-        columns = Columns(
-            header.names, numeric_columns(open_text, path, options, context), numerals_of(options, context)
-        )
+        handle, delimiter, columns = table
         number = 0
-        for row in rows_of(handle, header.delimiter, options.max_record_bytes):
+        for row in rows_of(handle, delimiter, options.max_record_bytes):
             if number >= offset:
                 yield record_of(row, number, columns, options), number + 1
             number += 1
         if number < offset:
             raise shrunk_error(path, offset, number, "rows")
+
+
+@contextmanager
+def opened_table(
+    path: Path, options: FileOptions, context: ConnectorContext
+) -> Iterator[tuple[TextIO, str, Columns] | None]:
+    """Open the file for the block, at its first row, with its delimiter and columns; None if it has no header."""
+    open_text = partial(opened, path, options)
+    with open_text() as handle:
+        header = read_header(handle, open_text, path, options)
+        if header is None:
+            yield None
+            return
+        are_numeric = numeric_columns(open_text, path, options, context)
+        yield handle, header.delimiter, Columns(header.names, are_numeric, numerals_of(options, context))
 
 
 def numerals_of(options: FileOptions, context: ConnectorContext) -> Numerals:
