@@ -19,6 +19,7 @@ __all__ = [
     "PluginError",
     "Problem",
     "RegistryError",
+    "SchemaError",
     "SourceError",
     "StalledError",
     "StoreError",
@@ -198,6 +199,10 @@ class DecodeError(StreamadError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DecodeError, (self.kind, str(self))
+
+
+class SchemaError(StreamadError):
+    """Raised when a registered schema cannot be read: damaged, too large, or of a form that is not supported."""
 
 
 class TrainingDataError(StreamadError):

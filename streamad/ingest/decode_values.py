@@ -27,6 +27,7 @@ from streamad.types import BAD_REASONS, MAX_TIME_US, BadValues, Boundaries, Boun
 DecodeErrorKind = Literal[
     "malformed",
     "schema_registry",
+    "unknown_schema",
     "too_large",
     "too_many_samples",
     "wrong_type",

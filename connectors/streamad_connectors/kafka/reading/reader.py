@@ -23,8 +23,8 @@ MAX_SILENCE_S = 1.5
 _FRESH_S = 0.5  # an older answer does not confirm silence until now
 _POLL_MS = 200
 _POLL_RECORDS = 500  # a few milliseconds of work, during which the event loop is blocked
-# Of Confluent's serializers, and of Apicurio's.
-_SCHEMA_HEADERS = frozenset({"__value_schema_id", "apicurio.value.globalId", "apicurio.value.contentId"})
+_SCHEMA_HEADER = "__value_schema_id"  # of Confluent's serializers
+_SCHEMA_HEADERS = frozenset({_SCHEMA_HEADER, "apicurio.value.globalId", "apicurio.value.contentId"})
 _MAX_FETCH_BYTES = 50_000_000
 
 
@@ -68,8 +68,10 @@ def _label_of(message: ConsumerRecord, label: str) -> str | None:
 
 
 def _schema_of(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
-    """Return the schema's id in hexadecimal digits, if the headers name one."""
-    return next((content.hex() for name, content in headers if name in _SCHEMA_HEADERS and content), None)
+    """Return what the first header of Confluent's holds in hexadecimal digits; of others with the header's name."""
+    found = [(name, content.hex()) for name, content in headers if name in _SCHEMA_HEADERS and content]
+    ours = next((content for name, content in found if name == _SCHEMA_HEADER), None)
+    return f"{found[0][0]}={found[0][1]}" if ours is None and found else ours
 
 
 @dataclass(slots=True, eq=False)

@@ -43,7 +43,8 @@ def test_records_of_aiokafka_become_ours() -> None:
         ([("trace", b"x"), ("__value_schema_id", b"\1\xab")], "01ab"),
         ([("__key_schema_id", b"\1")], None),
         ([("__value_schema_id", None)], None),
-        ([("apicurio.value.globalId", b"\0\0\0\7")], "00000007"),
+        ([("apicurio.value.globalId", b"\0\0\0\7")], "apicurio.value.globalId=00000007"),
+        ([("apicurio.value.contentId", b"\7"), ("__value_schema_id", b"\0\xab")], "00ab"),
     ],
 )
 def test_a_header_that_names_a_schema_is_kept(headers: list[tuple[str, bytes | None]], schema: str | None) -> None:

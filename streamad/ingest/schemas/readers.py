@@ -1,0 +1,15 @@
+"""Registered schemas to readers of their messages."""
+
+from __future__ import annotations
+
+from streamad.errors import SchemaError
+from streamad.ingest.schemas.json_schema import JsonReader
+from streamad.ingest.schemas.registered import MessageReader, RegisteredSchema, check_size
+
+
+def message_reader(schema: RegisteredSchema) -> MessageReader:
+    """Return the reader of the messages written with ``schema``. Raises SchemaError, with one line."""
+    check_size(schema)
+    if schema.kind != "json":
+        raise SchemaError(f"messages of {schema.kind} are not read")
+    return JsonReader()
