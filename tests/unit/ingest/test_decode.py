@@ -409,7 +409,9 @@ def test_sample_count_at_its_limit() -> None:
 
 
 def test_every_kind_of_error_is_in_the_table() -> None:
-    assert {row[0] for row in BAD} | {"too_large", "too_many_samples"} == set(get_args(DecodeErrorKind))
+    assert {row[0] for row in BAD} | {"too_large", "too_many_samples", "unknown_schema"} == set(
+        get_args(DecodeErrorKind)
+    )
 
 
 def test_contradicting_settings_are_refused() -> None:
