@@ -10,6 +10,10 @@ from streamad.ingest.schemas.registered import MessageReader, RegisteredSchema, 
 def message_reader(schema: RegisteredSchema) -> MessageReader:
     """Return the reader of the messages written with ``schema``. Raises SchemaError, with one line."""
     check_size(schema)
+    if schema.kind == "avro":
+        from streamad.ingest.schemas.avro import AvroReader  # noqa: PLC0415 - only where it is used
+
+        return AvroReader(schema)
     if schema.kind != "json":
         raise SchemaError(f"messages of {schema.kind} are not read")
     return JsonReader()
