@@ -73,7 +73,7 @@ def create(
 
 @topics.command("check")
 def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False) -> None:
-    """Check partitions, settings and permissions of the plant's topics; nothing is written, no group is joined.
+    """Check topics, settings, permissions and an empty transaction; no topic is written, no group is joined.
 
     Exit code 1 if a run would fail.
 

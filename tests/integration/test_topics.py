@@ -30,12 +30,11 @@ from tests.support.kafka.broker import (
 )
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 from tests.support.runtime.cli import CliPlant
-from tests.support.waiting import IN_TIME_S
+from tests.support.waiting import IN_TIME_S, LIMIT_S
 
 HISTORY: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "events")
 UNSUITABLE = {
     "auto.create.topics.enable": "true",
-    "transaction.max.timeout.ms": "5000",
     "group.min.session.timeout.ms": "16000",
     "transaction.state.log.replication.factor": "3",
 }
@@ -195,7 +194,10 @@ async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
     assert errors_of(findings) == []
     assert texts(findings, plant.progress[0], "ok") == ["progress: 3 partitions, 1 copy"]
     assert texts(findings, "(group)", "ok") == [f"allowed to read group {plant.group}"]
-    assert texts(findings, "(transactions)", "ok") == [f"allowed to write transactional id {plant.transactional_id}"]
+    assert texts(findings, "(transactions)", "ok") == [
+        f"allowed to write transactional id {plant.transactional_id}",
+        "opened and aborted an empty transaction",
+    ]
     assert texts(findings, "(cluster)", "warning") == [
         "all topics have one copy: the loss of its broker loses their records"
     ]
@@ -359,7 +361,6 @@ async def test_time_outs_and_transactions_that_the_broker_does_not_allow_are_err
     await plant.create()
     found = await plant.check()
     assert texts(found, "(cluster)") == [
-        "transaction_timeout is longer than the broker's transaction.max.timeout.ms=5000: lower it",
         "session_timeout must be 16 s to 1800 s for this broker (group.min.session.timeout.ms, "
         "group.max.session.timeout.ms)",
     ]
@@ -368,21 +369,38 @@ async def test_time_outs_and_transactions_that_the_broker_does_not_allow_are_err
     assert "transaction.state.log.replication.factor" in told
 
 
-async def test_a_check_disturbs_no_worker(kafka: Broker) -> None:
+async def test_a_transaction_that_may_take_longer_than_the_broker_allows_is_an_error(kafka: Broker) -> None:
+    found = await TopicsPlant(kafka.bootstrap, transaction_timeout="16m").check()  # the broker's limit: 15 min
+    assert texts(found, "(transactions)") == [
+        f"kafka {kafka.bootstrap}: the transaction time-out is longer than the broker allows: lower "
+        "transaction_timeout, or raise the broker's transaction.max.timeout.ms"
+    ]
+
+
+async def test_checks_disturb_neither_a_worker_nor_each_other(kafka: Broker) -> None:
+    """All at once, in the midst of a worker's transaction: a check's has the same group and coordinators."""
     plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     await produce(kafka.bootstrap, plant.inputs[0], [b"one"])
-    consumer = AIOKafkaConsumer(plant.inputs[0], bootstrap_servers=kafka.bootstrap, group_id=plant.group)
+    consumer = AIOKafkaConsumer(
+        plant.inputs[0], bootstrap_servers=kafka.bootstrap, group_id=plant.group, enable_auto_commit=False
+    )
     producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=plant.transactional_id)
     async with consumer, producer:
         await producer.begin_transaction()
         await producer.send_and_wait(f"{plant.name}.alerts", b"before")
+        await producer.send_offsets_to_transaction({TopicPartition(plant.inputs[0], 0): 1}, plant.group)
         held = consumer.assignment()
         coordinator = consumer._coordinator  # noqa: SLF001 - its generation is published nowhere
         generation = coordinator.generation
-        assert errors_of(await plant.check()) == []
+        for found in await asyncio.gather(*(plant.check() for _ in range(3))):
+            assert errors_of(found) == []
+            assert texts(found, "(transactions)", "ok")[-1] == "opened and aborted an empty transaction"
         await producer.send_and_wait(f"{plant.name}.alerts", b"after")
         await producer.commit_transaction()
+        async with asyncio.timeout(LIMIT_S):  # markers follow a commit
+            while await consumer.committed(TopicPartition(plant.inputs[0], 0)) != 1:  # noqa: ASYNC110 - only the broker knows
+                await asyncio.sleep(0.02)
         assert (consumer.assignment(), coordinator.generation) == (held, generation)
         assert len(held) == 3
     committed = await read_committed(kafka.bootstrap, f"{plant.name}.alerts")

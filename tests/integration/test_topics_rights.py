@@ -172,8 +172,13 @@ async def test_each_missing_right_is_named_until_none_is(
     for name in names[1:]:
         await secured.grant(TOPIC, name, WRITE)
     await secured.grant(GROUP, plant.group, READ)
-    await secured.grant(TRANSACTIONAL_ID, f"streamad:{plant.inputs[0]}:", WRITE, prefix=True)
+    await secured.grant(TRANSACTIONAL_ID, plant.transactional_id, WRITE)
     found = await eventually(plant.check, lambda found: not errors_of(found))
+    assert texts(found, "(transactions)", "warning") == [
+        f"cannot be tried: grant WRITE and DESCRIBE on transactional ids streamad:{plant.inputs[0]}:*"
+    ]
+    await secured.grant(TRANSACTIONAL_ID, f"streamad:{plant.inputs[0]}:", WRITE, prefix=True)
+    found = await eventually(plant.check, lambda found: len(texts(found, "(transactions)", "ok")) == 2)
     assert errors_of(found) == []
     (unseen,) = [text for text in texts(found, "(cluster)", "warning") if "DESCRIBE_CONFIGS" in text]
     assert unseen == f"settings could not be checked, grant DESCRIBE_CONFIGS on: {', '.join(names)}, the cluster"

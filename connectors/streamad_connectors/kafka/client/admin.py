@@ -1,4 +1,5 @@
-"""Requests to a cluster about topics, settings and rights, each with a time-out; only ``Admin.create`` changes it.
+"""Requests to a cluster about topics, settings, rights and abilities, each with a time-out; only ``Admin.create`` and
+``Admin.empty_transaction`` change it.
 
 aiokafka's admin client is not used: its metadata requests let a broker create missing topics, and it has no requests
 that show which rights are granted.
@@ -14,13 +15,13 @@ from typing import Any, NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.admin import ApiVersionRequest, CreateTopicsRequest, DescribeConfigsRequest
 from aiokafka.protocol.api import Request
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.protocol.transaction import EndTxnRequest
+from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from streamad.errors import SourceError
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
@@ -42,6 +43,13 @@ _UNSETTLED = (
     errors.GroupLoadInProgressError.errno,
     errors.LeaderNotAvailableError.errno,
     errors.NotLeaderForPartitionError.errno,
+)
+# Another producer with our id has begun a transaction (90: PRODUCER_FENCED, which aiokafka 0.14 does not know).
+_OVERTAKEN = (
+    errors.InvalidProducerEpoch.errno,
+    errors.InvalidProducerIdMapping.errno,
+    errors.ConcurrentTransactions.errno,
+    90,
 )
 
 
@@ -110,6 +118,11 @@ class Admin:
             async with asyncio.timeout(self._timeout_s):
                 await self._client.close()
 
+    async def offered(self) -> dict[int, tuple[int, int]]:
+        """Return the requests that a broker takes (ApiVersions): by their key, the lowest and the highest version."""
+        answer = await self._ask(ApiVersionRequest())
+        return {key: (lowest, highest) for key, lowest, highest in answer.api_versions}
+
     async def describe(self, topics: Sequence[str]) -> dict[str, TopicState | int]:
         """Return the state of each topic, or the broker's error code; a missing topic is never created."""
         answer = await self._ask(MetadataRequest(list(topics), allow_auto_topic_creation=False))
@@ -177,15 +190,37 @@ class Admin:
         request = EndTxnRequest(transactional_id, _UNUSED_PRODUCER_ID, 0, False)
         return await self._refusal(request, node, lambda answer: answer.error_code)
 
-    async def _coordinator(self, kind: CoordinationType, key: str) -> int:
-        # The first request to a new cluster waits until the internal topics are created.
-        async def find() -> int:
-            node: int = await self._client.coordinator_lookup(kind, key)
-            if not await self._client.ready(node):
-                raise errors.NodeNotReadyError(node)
-            return node
+    async def empty_transaction(self, transactional_id: str, group: str, timeout_ms: int) -> tuple[str, int]:
+        """Open a transaction that may commit offsets of ``group``, and abort it; no topic is written.
 
-        return int(await self._retried(find))
+        Return the last request and its error code (0: none). Fences every other producer of the id. If it fails after
+        it has begun, the broker ends it after ``timeout_ms``.
+        """
+
+        async def transact() -> tuple[str, int]:
+            node = await self._find(CoordinationType.TRANSACTION, transactional_id)
+            producer = await self._client.send(node, InitProducerIdRequest(transactional_id, timeout_ms))
+            if _refused(producer.error_code):
+                return "InitProducerId", int(producer.error_code)
+            ours = transactional_id, producer.producer_id, producer.producer_epoch
+            begun = await self._client.send(node, AddOffsetsToTxnRequest(*ours, group))
+            if _refused(begun.error_code):
+                return "AddOffsetsToTxn", int(begun.error_code)
+            ended = await self._client.send(node, EndTxnRequest(*ours, False))
+            return "EndTxn", int(ended.error_code) if _refused(ended.error_code) else 0
+
+        step, code = await self._retried(transact)
+        return step, code
+
+    async def _coordinator(self, kind: CoordinationType, key: str) -> int:
+        return int(await self._retried(lambda: self._find(kind, key)))
+
+    async def _find(self, kind: CoordinationType, key: str) -> int:
+        # The first request to a new cluster creates the internal topics, and fails until they are there.
+        node: int = await self._client.coordinator_lookup(kind, key)
+        if not await self._client.ready(node):
+            raise errors.NodeNotReadyError(node)
+        return node
 
     async def _refusal(self, request: Request[Any], node: int, code_in: Callable[[Any], int]) -> int:
         # New topics and new leaders are not known to every broker at once.
@@ -248,6 +283,15 @@ def retention_us(settings: Mapping[str, str]) -> int | None:
     if "delete" not in settings.get("cleanup.policy", "delete") or retention_ms < 0:
         return None
     return retention_ms * 1_000
+
+
+def _refused(code: int) -> bool:
+    """Return whether ``code`` is an error. Raises it if the same request may succeed in a moment."""
+    if code in _OVERTAKEN:
+        raise errors.ConcurrentTransactions
+    if code in _UNSETTLED:
+        raise errors.for_code(code)
+    return code != 0
 
 
 def _state(entry: Mapping[str, Any]) -> TopicState:

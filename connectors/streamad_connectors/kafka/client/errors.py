@@ -58,7 +58,7 @@ ANSWERS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     (
         (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorForGroupError, errors.GroupLoadInProgressError),
         "the coordinator of {what} is not available: is a broker down, or too few brokers for the internal topics "
-        "(offsets.topic.replication.factor, transaction.state.log.replication.factor)?",
+        "(offsets.topic.replication.factor, transaction.state.log.replication.factor and .min.isr)?",
     ),
     (
         (errors.ProducerFenced, errors.InvalidProducerEpoch, errors.TransactionCoordinatorFenced),

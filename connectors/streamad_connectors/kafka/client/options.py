@@ -295,7 +295,7 @@ def claims_topic_of(group: str) -> str:
     return f"{group}.claims"
 
 
-def transactional_id_of(topic: str, number: int, group: str) -> str:
+def transactional_id_of(topic: str, number: int | str, group: str) -> str:
     """Return the id of a partition's transactional producer; the newest holder of an id fences the others (KIP-98)."""
     return f"streamad:{topic}:{number}:{group}"
 

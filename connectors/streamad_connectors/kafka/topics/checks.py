@@ -12,11 +12,15 @@ from streamad.ports import Topic, TopicFinding
 from streamad.settings.places import place_key
 from streamad_connectors.kafka.client.admin import NewTopic, TopicState
 from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, UNKNOWN_TOPIC, explain
-from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, transactional_id_of
 
 CLUSTER = "(cluster)"
+TRANSACTIONS = "(transactions)"
+OTHER_BROKER = (
+    "streamad needs it to give each sequence exactly one verdict; take a broker, version or tier that has it "
+    "(docs/guide/kafka.md, Brokers)"
+)
 BROKER_SETTINGS = (
-    "transaction.max.timeout.ms",
     "group.min.session.timeout.ms",
     "group.max.session.timeout.ms",
     "auto.create.topics.enable",
@@ -202,10 +206,6 @@ def fewer_copies(states: Mapping[str, TopicState | int], replicas: int) -> list[
 def broker(values: Mapping[str, str], options: KafkaSourceOptions) -> list[TopicFinding]:
     """Return problems of a broker's settings, such as time-outs that it does not allow."""
     findings = []
-    longest_ms = int(values.get("transaction.max.timeout.ms", 2**31))
-    if options.transaction_timeout // 1_000 > longest_ms:
-        text = f"transaction_timeout is longer than the broker's transaction.max.timeout.ms={longest_ms}: lower it"
-        findings.append(_error(CLUSTER, text))
     least_ms = int(values.get("group.min.session.timeout.ms", 0))
     most_ms = int(values.get("group.max.session.timeout.ms", 2**31))
     if not least_ms <= options.session_timeout // 1_000 <= most_ms:
@@ -232,6 +232,20 @@ def security(client: Client) -> list[TopicFinding]:
 def refusal(name: str, code: int, client: Client, doing: str) -> list[TopicFinding]:
     """Return the missing right; nothing if ``code`` is 0."""
     return [_error(name, explain(errors.for_code(code)(), client, doing))] if code else []
+
+
+def transaction(step: str, code: int, topic: str, client: Client) -> TopicFinding:
+    """Return whether the cluster holds transactions: ``code`` is its answer to ``step`` of an empty one."""
+    if code == 0:
+        return _ok(TRANSACTIONS, "opened and aborted an empty transaction")
+    kind = errors.for_code(code)
+    if kind is errors.TransactionalIdAuthorizationFailed:
+        prefix = transactional_id_of(topic, "", "")[:-1]
+        return _warning(TRANSACTIONS, f"cannot be tried: grant WRITE and DESCRIBE on transactional ids {prefix}*")
+    if kind is errors.InvalidTransactionTimeout:
+        return _error(TRANSACTIONS, explain(kind(), client))
+    name = kind.message if kind is not errors.UnknownError else f"error {code}"
+    return _error(TRANSACTIONS, f"the broker refuses transactions ({step}: {name}): {OTHER_BROKER}")
 
 
 def missing(topic: Topic) -> TopicFinding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from functools import partial
 from typing import TypeVar
 
 from aiokafka import errors
@@ -21,9 +20,10 @@ from streamad_connectors.kafka.client.options import (
     KafkaSourceOptions,
     claims_topic_of,
     progress_topic_of,
-    transactional_id_of,
 )
 from streamad_connectors.kafka.topics import checks
+from streamad_connectors.kafka.topics.abilities import Offered, has_transactions, lacking, shows_settings
+from streamad_connectors.kafka.topics.coordinators import check_groups, check_transactions
 from streamad_connectors.kafka.writing.sink import KafkaSink
 
 _Answer = TypeVar("_Answer")
@@ -135,24 +135,27 @@ class KafkaTopics:
         return findings
 
     async def check(self) -> Sequence[TopicFinding]:
-        """Return findings; nothing is written, no group is joined, no worker is disturbed.
+        """Return findings; no topic is written, no group is joined, no worker is disturbed.
 
-        Rights are probed by requests that a broker refuses for another reason if the right is there (see ``Admin``).
-        Raises SourceError if no broker answers.
+        Rights are probed by requests that a broker refuses for another reason if the right is there (see ``Admin``),
+        transactions by an empty one that is aborted. Raises SourceError if no broker answers.
         """
+        admin = await self._admin()
+        offered = await self._asked(admin.offered(), "list the requests that the broker takes")
         counts = _counts(await self._states(self._place.topics))
         topics = self._wanted(counts)
         states = await self._states([topic.name for topic in topics])
         there = {name: state for name, state in states.items() if isinstance(state, TopicState)}
-        findings = [*self._clashes(), *checks.security(self._client)]
+        findings = [*self._clashes(), *checks.security(self._client), *lacking(offered)]
         for topic in topics:
             if checks.is_missing(states[topic.name]):
                 findings.append(checks.missing(topic))
             else:
                 findings += checks.existing(topic, states[topic.name], self._client)
-        findings += await self._check_settings([topic for topic in topics if topic.name in there], there)
+        if shows_settings(offered):
+            findings += await self._check_settings([topic for topic in topics if topic.name in there], there)
         findings += await self._check_rights([topic for topic in topics if topic.name in there], there)
-        return [*findings, *await self._check_coordinators()]
+        return [*findings, *await self._check_coordinators(offered)]
 
     async def close(self) -> None:
         """Disconnect; safe to call twice."""
@@ -258,28 +261,15 @@ class KafkaTopics:
                 findings += checks.refusal(topic.name, code, self._client, doing)
         return findings
 
-    async def _check_coordinators(self) -> list[TopicFinding]:
+    async def _check_coordinators(self, offered: Offered) -> list[TopicFinding]:
         admin = await self._admin()
-        transactional_id = transactional_id_of(self._place.topic, 0, self._group)
-        questions = {
-            "(group)": (f"read group {self._group}", partial(admin.group_refusal, self._group)),
-            "(transactions)": (
-                f"write transactional id {transactional_id}",
-                partial(admin.transaction_refusal, transactional_id),
-            ),
-        }
+        groups = {"(group)": self._group}
         if "feedback" in self._sinks:
-            group = self._feedback_group
-            questions["(feedback)"] = (f"read group {group}", partial(admin.group_refusal, group))
-        findings = []
-        for name, (doing, question) in questions.items():
-            try:
-                code = await question()
-            except (errors.KafkaError, OSError) as error:
-                findings.append(TopicFinding("error", name, explain(error, self._client, doing)))
-            else:
-                refused = checks.refusal(name, code, self._client, doing)
-                findings += refused or [TopicFinding("ok", name, f"allowed to {doing}")]
+            groups["(feedback)"] = self._feedback_group
+        findings = await check_groups(admin, self._client, groups)
+        if has_transactions(offered):
+            timeout_ms, may_join = self._options.transaction_timeout // 1_000, findings[0].level == "ok"
+            findings += await check_transactions(admin, self._client, self._group, timeout_ms, open_one=may_join)
         return findings
 
     async def _states(self, topics: Sequence[str]) -> dict[str, TopicState | int]:

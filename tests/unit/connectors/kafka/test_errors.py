@@ -88,7 +88,7 @@ LINES = [
     (
         errors.GroupCoordinatorNotAvailableError(),
         "the coordinator of topic press is not available: is a broker down, or too few brokers for the internal topics "
-        "(offsets.topic.replication.factor, transaction.state.log.replication.factor)?",
+        "(offsets.topic.replication.factor, transaction.state.log.replication.factor and .min.isr)?",
     ),
     (errors.ProducerFenced(), "another worker has taken topic press over"),
     (
