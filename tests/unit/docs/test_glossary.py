@@ -10,7 +10,7 @@ from streamad.messages import Decision
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "guide" / "glossary.md").read_text("utf-8")
-WORDS = re.findall(r"^\| ([a-z][\w -]*) \| .+ \|$", PAGE, re.MULTILINE)[1:]
+WORDS = re.findall(r"^- \*\*([a-z][\w -]*)\*\*: .+$", PAGE, re.MULTILINE)
 
 
 def test_every_word_is_there_once_in_alphabetical_order() -> None:
@@ -19,6 +19,6 @@ def test_every_word_is_there_once_in_alphabetical_order() -> None:
 
 
 def test_it_explains_the_decisions_and_is_linked() -> None:
-    verdict = next(line for line in PAGE.splitlines() if line.startswith("| verdict"))
+    verdict = next(line for line in PAGE.splitlines() if line.startswith("- **verdict**"))
     assert all(decision in verdict for decision in get_args(Decision))
     assert "docs/guide/glossary.md" in (ROOT / "README.md").read_text("utf-8")

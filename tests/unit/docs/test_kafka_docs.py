@@ -79,7 +79,7 @@ def test_the_documented_default_is_the_default(title: str, name: str) -> None:
 
 
 def test_every_counter_and_gauge_of_the_status_line_is_documented_once() -> None:
-    keys = re.findall(r"^\| `([a-z_0-9]+)` \| (?:counter|gauge) \|", section("The status line"), re.MULTILINE)
+    keys = re.findall(r"^- `([a-z_0-9]+)`: ", section("The status line"), re.MULTILINE)
     assert sorted(keys) == sorted(
         [*Counters().as_dict(), "learning", *Gauges.__dataclass_fields__, "latency_p50_ms", "latency_p99_ms"]
     )
@@ -148,7 +148,7 @@ def test_every_event_is_documented_once_and_no_other() -> None:
     modules = ("runtime/pipeline.py", "runtime/submitter.py", "ingest/intake.py")
     code += "".join((ROOT / "streamad" / name).read_text() for name in modules)
     emitted = set(re.findall(r'(?:SourceNotice|Notice|\b_notice|\b_?emit)\(\s*"([a-z_]+)"', code))
-    rows = re.findall(r"^\| `([a-z_]+)` \|", section("Events"), re.MULTILINE)
+    rows = re.findall(r"^- `([a-z_]+)`: ", section("Events"), re.MULTILINE)
     assert len(emitted) > 5
     assert sorted(rows) == sorted(emitted)
 

@@ -28,5 +28,5 @@ def test_every_event_is_documented_once() -> None:
     assert '"model_promoted" if result.promoted else "model_not_promoted"' in code
     assert '"waits_for_review" if second.waits else "model_promoted" if second.promoted' in code
     table = (ROOT / "docs" / "learning" / "learning.md").read_text(encoding="utf-8").partition("## Events")[2]
-    rows = re.findall(r"^\| `([a-z_]+)` \| (?:info|warning|error) \|", table, re.MULTILINE)
+    rows = re.findall(r"^- `([a-z_]+)` \((?:info|warning|error)\): ", table, re.MULTILINE)
     assert sorted(rows) == sorted(emitted)
