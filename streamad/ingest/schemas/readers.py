@@ -11,9 +11,13 @@ def message_reader(schema: RegisteredSchema) -> MessageReader:
     """Return the reader of the messages written with ``schema``. Raises SchemaError, with one line."""
     check_size(schema)
     if schema.kind == "avro":
-        from streamad.ingest.schemas.avro import AvroReader  # noqa: PLC0415 - only where it is used
+        from streamad.ingest.schemas.avro.reader import AvroReader  # noqa: PLC0415 - only where it is used
 
         return AvroReader(schema)
-    if schema.kind != "json":
-        raise SchemaError(f"messages of {schema.kind} are not read")
+    if schema.kind == "protobuf":
+        try:
+            from streamad.ingest.schemas.protobuf.reader import ProtobufReader  # noqa: PLC0415 - needs an extra
+        except ImportError:
+            raise SchemaError("Protobuf needs the extra registry: pip install streamad-monitor[registry]") from None
+        return ProtobufReader(schema)
     return JsonReader()

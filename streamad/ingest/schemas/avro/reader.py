@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamad.errors import SchemaError
 from streamad.ingest.decode_values import fail
-from streamad.ingest.schemas.avro_runs import Run, fixed_code
-from streamad.ingest.schemas.avro_schema import (
+from streamad.ingest.schemas.avro.logical import Convert
+from streamad.ingest.schemas.avro.runs import Run, fixed_code
+from streamad.ingest.schemas.avro.types import (
     MAX_DEPTH,
     Array,
     Enum,
@@ -26,9 +27,8 @@ from streamad.ingest.schemas.avro_schema import (
     Union,
     avro_type,
 )
-from streamad.ingest.schemas.avro_values import PRIMITIVE_READERS, Read, State, charge, read_long
+from streamad.ingest.schemas.avro.values import PRIMITIVE_READERS, Read, State, charge, read_long
 from streamad.ingest.schemas.framing import Framed
-from streamad.ingest.schemas.logical import Convert
 from streamad.ingest.schemas.registered import RegisteredSchema
 
 _MAX_PARTS = 1_000_000  # records, lists, maps, and values without bytes of a message

@@ -14,7 +14,7 @@ import msgspec
 
 from streamad.errors import SchemaError
 from streamad.ingest.decode_values import shown
-from streamad.ingest.schemas.logical import Convert, conversion
+from streamad.ingest.schemas.avro.logical import Convert, conversion
 from streamad.ingest.schemas.registered import RegisteredSchema
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})

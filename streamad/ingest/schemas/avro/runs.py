@@ -11,8 +11,8 @@ from operator import itemgetter
 from struct import Struct, calcsize
 from typing import Any
 
-from streamad.ingest.schemas.avro_schema import Primitive, Type, Union
-from streamad.ingest.schemas.avro_values import Read, State
+from streamad.ingest.schemas.avro.types import Primitive, Type, Union
+from streamad.ingest.schemas.avro.values import Read, State
 
 _CODES = {"double": "d", "float": "f", "boolean": "?"}
 _MAX_PATTERNS = 64

@@ -1,0 +1,1 @@
+"""Messages in Avro's binary encoding."""

@@ -1,0 +1,265 @@
+"""Protobuf messages, written by Google's library, are read by the names of their fields; hostile ones are one error."""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from streamad.errors import DecodeError, SchemaError
+from streamad.ingest.schemas.framing import Framed
+from streamad.ingest.schemas.protobuf.reader import ProtobufReader
+from streamad.ingest.schemas.readers import message_reader
+from streamad.ingest.schemas.registered import RegisteredSchema
+from tests.support.protoc import base64_of, classes, compiled
+
+PLANT = """
+syntax = "proto3";
+package plant.v1;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/struct.proto";
+import "shared/unit.proto";
+message Ignored {}
+message Sample {
+  string stream = 1;
+  optional string sequence = 2;
+  google.protobuf.Timestamp time = 3;
+  double temp_c = 4;
+  optional double pressure = 5;
+  int64 n = 6;
+  uint64 big = 7;
+  enum State { IDLE = 0; RUN = 1; }
+  State state = 8;
+  oneof cause { string text = 9; int32 code = 10; }
+  map<string, double> values = 11;
+  map<bool, Reading> readings_by = 12;
+  repeated Reading readings = 13;
+  repeated double row = 14;
+  google.protobuf.Duration took = 15;
+  google.protobuf.DoubleValue ph = 16;
+  google.protobuf.Struct free = 17;
+  shared.Unit unit = 18;
+  bytes raw = 19;
+  float single = 20;
+  bool ok = 21;
+  repeated State states = 22;
+  message Reading { string tag = 1; double v = 2; message Deep { sint32 x = 1; } Deep deep = 3; }
+}
+message Tree { Tree left = 1; double HasField = 2; double ParseFromString = 3; optional double DESCRIPTOR = 4; }
+"""
+SHARED = 'syntax = "proto3"; package shared; message Unit { string name = 1; }'
+PROTO2 = """
+syntax = "proto2";
+message Old {
+  required string stream = 1;
+  optional double temp = 2 [default = 5];
+  optional group Inner = 3 { optional int32 x = 1; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, FileDescriptorProto]:
+    return compiled({"plant.proto": PLANT, "shared/unit.proto": SHARED, "old.proto": PROTO2})
+
+
+@pytest.fixture(scope="module")
+def reader(files: dict[str, FileDescriptorProto]) -> ProtobufReader:
+    unit = RegisteredSchema("protobuf", base64_of(files["shared/unit.proto"]))
+    schema = RegisteredSchema("protobuf", base64_of(files["plant.proto"]), (("shared/unit.proto", unit),))
+    found = message_reader(schema)
+    assert isinstance(found, ProtobufReader)
+    return found
+
+
+SAMPLE, READING, DEEP, TREE = b"\2\2", b"\4\2\0", b"\6\2\0\0", b"\2\4"
+
+
+def test_all_kinds_of_fields(files: dict[str, FileDescriptorProto], reader: ProtobufReader) -> None:
+    text = """
+      stream: "r1" time { seconds: 1772366400 nanos: 250000000 } temp_c: 81.25 n: -9007199254740993
+      big: 18446744073709551615 state: RUN code: 0 values { key: "a" value: 1.5 } values { key: "b" value: nan }
+      readings_by { key: true value { tag: "x" } } readings { tag: "y" v: 2.5 deep { x: -1 } } readings {}
+      row: [1, 2.5] took { seconds: -1 nanos: -500000000 } ph { value: 0 } unit { name: "bar" } raw: "\\377"
+      single: 0.5 states: [IDLE, RUN]
+      free { fields { key: "k" value { list_value { values { number_value: 1 } values { null_value: 0 } } } } }
+    """
+    message = text_format.Parse(text, classes(files)("plant.v1.Sample")())
+    message.states.append(7)
+    value = b"\0\0\0\0\1" + SAMPLE + message.SerializeToString()
+    found = reader.read(value, Framed(1, 5))
+    assert math.isnan(found["values"].pop("b"))
+    assert found == {
+        "stream": "r1",
+        "time": datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC),
+        "temp_c": 81.25,
+        "n": -9_007_199_254_740_993,
+        "big": 2**64 - 1,
+        "state": "RUN",
+        "code": 0,
+        "values": {"a": 1.5},
+        "readings_by": {"true": {"tag": "x", "v": 0.0}},
+        "readings": [{"tag": "y", "v": 2.5, "deep": {"x": -1}}, {"tag": "", "v": 0.0}],
+        "row": [1.0, 2.5],
+        "took": "-1.5s",
+        "ph": 0.0,
+        "free": {"k": [1.0, None]},
+        "unit": {"name": "bar"},
+        "raw": b"\xff",
+        "single": 0.5,
+        "ok": False,
+        "states": ["IDLE", "RUN", 7],
+    }
+
+
+def test_an_absent_number_is_zero_and_an_absent_optional_one_is_missing(reader: ProtobufReader) -> None:
+    found = reader.read(SAMPLE, Framed(1, 0))
+    assert found["temp_c"] == 0.0
+    assert (found["stream"], found["state"], found["row"], found["values"]) == ("", "IDLE", [], {})
+    assert not {"sequence", "pressure", "time", "text", "code", "took", "ph", "free", "unit"} & found.keys()
+
+
+def test_proto2_has_no_reading_where_a_default_stands(files: dict[str, FileDescriptorProto]) -> None:
+    reader = message_reader(RegisteredSchema("protobuf", base64_of(files["old.proto"])))
+    message = classes(files)("Old")(stream="r1")
+    assert reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) == {"stream": "r1"}
+    message.inner.x = 3
+    message.temp = 5
+    found = reader.read(b"\0" + message.SerializeToString(), Framed(1, 0))
+    assert found == {"stream": "r1", "temp": 5.0, "inner": {"x": 3}}
+    assert reader.read(b"\0", Framed(1, 0)) == {}  # required, and absent
+
+
+@pytest.mark.parametrize(("indexes", "name"), [(READING, "Sample.Reading"), (DEEP, "Sample.Reading.Deep")])
+def test_message_indexes_lie_before_the_payload_or_in_the_header(
+    files: dict[str, FileDescriptorProto], reader: ProtobufReader, indexes: bytes, name: str
+) -> None:
+    message = classes(files)(f"plant.v1.{name}")()
+    if name.endswith("Deep"):
+        message.x = 7
+    else:
+        message.tag = "t"
+    payload = message.SerializeToString()
+    found = reader.read(indexes + payload, Framed(1, 0))
+    assert (found.get("x"), found.get("tag")) == ((7, None) if name.endswith("Deep") else (None, "t"))
+    assert reader.read(payload, Framed(1, 0, indexes)) == found
+
+
+def test_a_field_may_have_the_name_of_a_method(files: dict[str, FileDescriptorProto], reader: ProtobufReader) -> None:
+    tree = classes(files)("plant.v1.Tree")
+    fields = {"HasField": 1.0, "ParseFromString": 2.0, "DESCRIPTOR": 3.0}
+    value = tree(left=tree(**fields)).SerializeToString()
+    assert reader.read(value, Framed(1, 0, TREE)) == {"HasField": 0.0, "ParseFromString": 0.0, "left": fields}
+
+
+def test_confluents_decimals_are_numbers() -> None:
+    text = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal x = 1; }'
+    of_decimal = """syntax = "proto3"; package confluent.type;
+      message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"""
+    made = compiled({"m.proto": text, "confluent/type/decimal.proto": of_decimal})
+    reader = message_reader(RegisteredSchema("protobuf", base64_of(made["m.proto"])))
+    message = classes(made)("M")()
+    message.x.value, message.x.scale = (-8125).to_bytes(2, "big", signed=True), 2
+    assert reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) == {"x": -81.25}
+
+
+def nested(depth: int) -> bytes:
+    payload = b""
+    for _ in range(depth):
+        size, head = len(payload), b""
+        while size > 0x7F:
+            head, size = head + bytes([size & 0x7F | 0x80]), size >> 7
+        payload = b"\n" + head + bytes([size]) + payload
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"", "malformed"),
+        (b"\1", "malformed"),
+        (b"\2", "malformed"),
+        (b"\2\x0a", "malformed"),
+        (b"\2\1", "malformed"),
+        (b"\xff" * 9, "malformed"),
+        (b"\x80\x40" + b"\2" * 5_000, "malformed"),
+        (SAMPLE + b"\xff", "malformed"),
+        (SAMPLE + b"\x0a\xff\xff\xff\xff\x0f", "malformed"),
+        (SAMPLE + b"\x0a\2\xff\xff", "malformed"),  # not UTF-8
+        (TREE + nested(90), None),
+        (TREE + nested(1_000), "malformed"),
+    ],
+    ids=lambda given: repr(given)[:40],
+)
+def test_hostile_bytes_are_one_error(reader: ProtobufReader, value: bytes, kind: str | None) -> None:
+    if kind is None:
+        reader.read(value, Framed(1, 0))
+        return
+    with pytest.raises(DecodeError) as refused:
+        reader.read(value, Framed(1, 0))
+    assert refused.value.kind == kind
+
+
+def test_a_wide_message_inside_is_counted_before_it_is_parsed() -> None:
+    fields = "".join(f" optional double f{i} = {i};" for i in range(1, 5_000))
+    text = f'syntax = "proto3"; message W {{{fields} }} message M {{ repeated W w = 1; double x = 2; }}'
+    plain = "".join(f" double f{i} = {i};" for i in range(1, 100))
+    text += f" message P {{{plain} }} message Rows {{ repeated P p = 1; }}"
+    made = compiled({"m.proto": text})
+    reader = message_reader(RegisteredSchema("protobuf", base64_of(made["m.proto"])))
+    with pytest.raises(DecodeError, match="memory"):
+        reader.read(b"\2\2" + b"\n\0" * 1_000_000, Framed(1, 0))
+    assert len(reader.read(b"\2\2" + b"\n\0" * 1_000 + b"\n\x09\x09" + b"\0" * 8, Framed(1, 0))["w"]) == 1_001
+    with pytest.raises(DecodeError, match="absent"):
+        reader.read(b"\2\6" + b"\n\0" * 20_000, Framed(1, 0))
+    assert len(reader.read(b"\2\6" + b"\n\0" * 5_000, Framed(1, 0))["p"]) == 5_000
+    assert reader.read(b"\2\2" + b"\x11" + b"\0" * 8, Framed(1, 0)) == {"w": [], "x": 0.0}
+    with pytest.raises(DecodeError, match="not of its schema"):
+        reader.read(b"\2\2\7" + b"\n\0" * 100_000, Framed(1, 0))
+
+
+def file_of(**fields: Any) -> str:
+    return base64.b64encode(FileDescriptorProto(**fields).SerializeToString()).decode()
+
+
+MESSAGE = [{"name": "M"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "match"),
+    [
+        ('syntax = "proto3"; message M {}', (), "format=serialized"),
+        ("////", (), "format=serialized"),
+        (file_of(syntax="proto3"), (), "without a message"),
+        (file_of(syntax="proto9", message_type=MESSAGE), (), "not a Protobuf schema"),
+        (file_of(message_type=[{"name": "a b"}]), (), "not a Protobuf schema"),
+        (file_of(message_type=MESSAGE, dependency=["x.proto"]), (), "x.proto"),
+        (file_of(message_type=MESSAGE, dependency=["x.proto"]), (("x.proto", file_of(dependency=["y"])),), "y"),
+        (
+            file_of(message_type=MESSAGE, dependency=["x"]),
+            (("x", file_of(dependency=["y"])), ("y", file_of(dependency=["x"]))),
+            "imports itself",
+        ),
+        (file_of(message_type=[{"name": "M", "field": [{"name": "x", "number": 1, "type_name": "N"}]}]), (), "not a"),
+    ],
+)
+def test_a_schema_that_is_none_is_one_line(text: str, references: tuple[tuple[str, str], ...], match: str) -> None:
+    inner = tuple((name, RegisteredSchema("protobuf", one)) for name, one in references)
+    with pytest.raises(SchemaError, match=match) as refused:
+        message_reader(RegisteredSchema("protobuf", text, inner))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_type_that_borrows_a_well_known_name_is_an_ordinary_one() -> None:
+    made = compiled(
+        {"m.proto": 'syntax = "proto3"; package google.protobuf; message Timestamp { string seconds = 1; }'}
+    )
+    reader = message_reader(RegisteredSchema("protobuf", base64_of(made["m.proto"])))
+    assert reader.read(b"\0\n\1x", Framed(1, 0)) == {"seconds": "x"}
