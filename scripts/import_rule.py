@@ -57,6 +57,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.system": (*_VOCABULARY, "streamad.ports"),
     "streamad.objects": ("streamad.errors",),
     "streamad.telemetry": (*_VOCABULARY, "streamad.ports", "streamad.system"),
+    "streamad.bridge.inlet": ("streamad.types",),
+    "streamad.bridge": (*_MACHINE, "streamad.bridge.inlet"),
     "streamad.testing": ("streamad.errors", "streamad.messages", "streamad.types", "streamad.ports", "streamad.system"),
     "streamad.simulation": ("streamad.errors", "streamad.types", "streamad.system"),
     "streamad.settings": _MACHINE,
@@ -157,6 +159,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "streamad.commands": (
         *_VERSIONS,
+        "streamad.bridge.inlet",
+        "streamad.bridge",
         "streamad.offline",
         "streamad.outputs",
         "streamad.notebook",
@@ -187,6 +191,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.__main__": ("streamad.cli",),
     "streamad_connectors": (
         *_MACHINE,
+        "streamad.bridge.inlet",
         "streamad.ranges",
         "streamad.settings.fields",
         "streamad.settings.numerals",

@@ -35,6 +35,7 @@ COMMANDS = {
     "report": "streamad.commands.report.command",
     "web": "streamad.commands.web.command",
     "notify": "streamad.commands.notify",
+    "bridge": "streamad.commands.bridge",
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""

@@ -9,6 +9,7 @@ __all__ = [
     "available",
     "check_known",
     "connect_feed",
+    "connect_inlet",
     "connect_sink",
     "connect_source",
     "connect_subscription",
@@ -54,7 +55,7 @@ T = TypeVar("T")
 Loc: TypeAlias = tuple[int | str, ...]
 """The path of a key: keys, and indexes of lists."""
 
-Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
+Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions", "inlets"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
@@ -426,6 +427,11 @@ def connect_subscription(
 ) -> Subscription:
     """Make the subscription to the sink of ``url``; raises as ``connect_source``."""
     return cast("Subscription", _connect("subscriptions", url, options, context, where))
+
+
+def connect_inlet(url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "inlet") -> Any:
+    """Make the inlet (``streamad.bridge.inlet``) of ``url``; raises as ``connect_source``."""
+    return _connect("inlets", url, options, context, where)
 
 
 def make_detector(kind: str, options: Mapping[str, Any], where: str = "model.options") -> Detector:

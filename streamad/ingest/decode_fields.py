@@ -90,6 +90,9 @@ class FieldReader:
         """Return the samples of a parsed message; None if it holds only ignored channels. Raises DecodeError."""
         if isinstance(message, list):
             return self._list(message, record)
+        if self._is_bare(message):
+            assert self.rows.value is not None
+            message = {self.rows.value.name: message}
         if not isinstance(message, dict):
             fail("wrong_type", f"a message must be an object, got {shown(message)}")
         if self._pattern is not None and (message := self.named(message, record)) is None:
@@ -106,6 +109,11 @@ class FieldReader:
                 return self._lists(message, times, record)
             raise
         return None if single is None else self._of_one(single, bad)
+
+    def _is_bare(self, message: object) -> bool:
+        """Return whether ``message`` is a reading without a name, which the record's key, topic or header gives."""
+        is_scalar = isinstance(message, int | float | str)
+        return is_scalar and self._pattern is not None and self.rows.value is not None
 
     # --- single samples ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from streamad.errors import some_of
 from streamad.messages import Window
@@ -199,23 +199,38 @@ class WebSettings(ConfigSection):
         return self
 
 
+def _listened(listen: str | None) -> str | None:
+    if listen is not None:
+        split_address(listen)
+    return listen
+
+
+def _as_text(listen: object) -> object:
+    return listen if listen is None else str(listen)  # YAML reads a port alone as a number
+
+
+Listen = Annotated[str | None, BeforeValidator(_as_text), AfterValidator(_listened)]
+"""An address with its port, or null."""
+
+
 class MetricsSettings(ConfigSection):
     """Metrics for Prometheus, and whether the worker is alive and ready."""
 
-    listen: str | None = Field(default=None)
+    listen: Listen = None
     """Address of /metrics, /livez and /readyz, such as 127.0.0.1:9464; null: off. It has no access control."""
 
-    @field_validator("listen", mode="before")
-    @classmethod
-    def _is_text(cls, listen: object) -> object:
-        return listen if listen is None else str(listen)  # YAML reads a port alone as a number
 
-    @field_validator("listen")
-    @classmethod
-    def _is_an_address(cls, listen: str | None) -> str | None:
-        if listen is not None:
-            split_address(listen)
-        return listen
+class BridgeSettings(ConfigSection):
+    """What `streamad bridge` reads."""
+
+    url: Url
+    """Broker and topic: mqtts://HOST/plant/{stream}/{channel}; + and # are MQTT's wildcards."""
+    options: dict[str, Any] = Field(default={})
+    """The connector's options (docs/guide/mqtt.md)."""
+    to: Url | None = None
+    """Topic or `.jsonl` file that it writes; null: what `source.url` reads."""
+    listen: Listen = None
+    """Address of the bridge's own /metrics, /livez and /readyz, as metrics.listen."""
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -103,6 +103,7 @@ def held_files(settings: Settings, base_dir: Path) -> dict[Path, str]:
     """
     web = settings.web
     options: dict[str, Any] = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
+    options["bridge.options"] = {} if settings.bridge is None else settings.bridge.options
     options["web.tls"] = {} if web.tls is None else web.tls.model_dump(mode="json")
     for number, receiver in enumerate(settings.notify.receivers):
         options[f"notify.receivers.{number}"] = receiver.model_dump(mode="json", exclude_none=True)

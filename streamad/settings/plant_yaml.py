@@ -22,6 +22,7 @@ from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.numerals import check_decimal, option_decimal
 from streamad.settings.outputs import (
     AlertSettings,
+    BridgeSettings,
     DisplaySettings,
     MetricsSettings,
     NotifySettings,
@@ -281,6 +282,8 @@ class Settings(BaseSettings):
     """What a worker tells about itself over HTTP."""
     notify: NotifySettings = NotifySettings()
     """Who is told of alerts, by `streamad notify`."""
+    bridge: BridgeSettings | None = None
+    """What `streamad bridge` brings from an MQTT broker; null: nothing."""
     run: RunSettings = RunSettings()
     """The runtime's limits."""
 

@@ -183,3 +183,20 @@ def test_ids_of_files_and_of_a_pattern_contradict_each_other() -> None:
     fields = FieldSettings(pattern=PatternSettings(field="id", parts="{sequence}.x"))
     with pytest.raises(ValidationError, match="leave one of them out"):
         DecodeSettings(fields=fields, sequence_from="file")
+
+
+@pytest.mark.parametrize(("payload", "value"), [(b"23.5", 23.5), (b"-1e3", -1000.0), (b'"7.5"', 7.5)])
+def test_a_bare_reading_has_its_names_from_the_header(payload: bytes, value: float) -> None:
+    pattern = {"field": "header:mqtt_topic", "parts": "plant/{stream}/{channel}"}
+    settings = DecodeSettings(fields=FieldSettings(time="record", value="value", pattern=PatternSettings(**pattern)))
+    found = block_in(Decoder(settings, CHANNELS), Record(3, payload, T * 1_000_000, b"R1", label="plant/R1/temp"))
+    assert found is not None
+    assert (found.stream, found.values[0, 0], found.times_us[0]) == ("R1", value, T * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"channel": "channel", "value": "value"}, {"pattern": {"field": "key", "parts": "{stream}"}}]
+)
+def test_a_bare_reading_without_a_name_is_no_message(fields: dict[str, Any]) -> None:
+    with pytest.raises(DecodeError, match="must be an object"):
+        decoded(23.5, {"time": "record", **fields}, b"R1")

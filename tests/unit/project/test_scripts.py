@@ -276,12 +276,12 @@ def test_a_person_s_machine_is_left_alone(debian: Checkout, given: str) -> None:
     assert not debian.log.exists()
 
 
-PROGRAMS = {"chromium": "chromium", "promtool": "prometheus"}
-"""Programs that the tests need, and their packages."""
+PROGRAMS = {"chromium": "chromium", "promtool": "prometheus", "mosquitto_pub": "mosquitto-clients"}
+"""Programs that the tests need, and their packages, of several the last."""
 
 
 @pytest.mark.parametrize("given", ["true", ""])
-@pytest.mark.parametrize("there", [(), ("chromium",), ("promtool",), ("chromium", "promtool")])
+@pytest.mark.parametrize("there", [(), ("chromium",), ("promtool",), (*PROGRAMS,)])
 def test_only_a_ci_machine_without_a_program_gets_it(debian: Checkout, given: str, there: tuple[str, ...]) -> None:
     (debian.root / "scripts" / "kafka").write_text("exit 0\n")
     for program in there:

@@ -134,6 +134,7 @@ class KafkaFeedOptions(ClientOptions):
         ge=1_000_000,
         description="fail when nothing was delivered for this long; at the start, an absent broker is an error at once",
     )
+    label_header: str | None = Field(default=None, description="header for the records' labels; default: not kept")
 
 
 class KafkaSubscriptionOptions(ClientOptions):

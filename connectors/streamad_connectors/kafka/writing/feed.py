@@ -38,6 +38,7 @@ class KafkaFeed:
             max_message_bytes=_MAX_BYTES,
             give_up_s=given.give_up_after / 1e6,
         )
+        self._label_header = given.label_header
         self._one_at_a_time = asyncio.Lock()
         self._turn = itertools.count()
 
@@ -54,7 +55,9 @@ class KafkaFeed:
     def _message(self, record: FeedRecord, n_partitions: int) -> OutMessage:
         partition = next(self._turn) % n_partitions if record.key is None else None
         time_ms = None if record.timestamp_us is None else record.timestamp_us // 1_000
-        return OutMessage(self._sender.topic, record.key, record.value, partition=partition, time_ms=time_ms)
+        label, header = record.label, self._label_header
+        headers = [] if label is None or header is None else [(header, label.encode())]
+        return OutMessage(self._sender.topic, record.key, record.value, headers, partition=partition, time_ms=time_ms)
 
     async def flush(self) -> None:
         """Return once the brokers in sync have all records. Raises OutputError."""
