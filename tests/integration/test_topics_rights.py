@@ -30,6 +30,10 @@ from tests.support.waiting import LIMIT_S
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"
+OAUTH_LOGIN = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -38,22 +42,24 @@ class SecuredBroker(Broker):
 
     On that port "alice" logs in with SCRAM-SHA-256 or SCRAM-SHA-512, and OAUTHBEARER takes unsigned tokens (RFC 7515,
     A.5). A third port speaks TLS and wants our certificate: the broker's own, cert.pem and key.pem in ``certificates``.
-    A fourth one offers PLAIN alone.
+    A fourth one offers PLAIN alone, a fifth one OAUTHBEARER over TLS, as Amazon MSK does.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "kafka", scram_users={"alice": SCRAM_PASSWORD})
         self.certificates = folder
-        self.login_port, self.tls_port, self.plain_port = free_ports(3)
+        self.login_port, self.tls_port, self.plain_port, self.iam_port = free_ports(4)
         _make_certificate(folder)
         plain = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.login_port}"
         plain += f",SSL://127.0.0.1:{self.tls_port},ONLYPLAIN://127.0.0.1:{self.plain_port}"
+        plain += f",IAM://127.0.0.1:{self.iam_port}"
         users = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
         self.settings |= {
             "listeners": f"{plain},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": plain,
             "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,ONLYPLAIN:SASL_PLAINTEXT"
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,ONLYPLAIN:SASL_PLAINTEXT,"
+                "IAM:SASL_SSL"
             ),
             "listener.name.ssl.ssl.keystore.type": "PEM",
             "listener.name.ssl.ssl.keystore.location": str(folder / "store.pem"),
@@ -63,10 +69,11 @@ class SecuredBroker(Broker):
             "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
             "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
-            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
-                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-                'unsecuredLoginStringClaim_sub="broker";'
-            ),
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
+            "listener.name.iam.ssl.keystore.type": "PEM",
+            "listener.name.iam.ssl.keystore.location": str(folder / "store.pem"),
+            "listener.name.iam.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.iam.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
             "listener.name.onlyplain.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.onlyplain.plain.sasl.jaas.config": users,
@@ -275,6 +282,41 @@ async def test_a_token_that_is_refused_or_missing_is_reported(secured: SecuredBr
     (tmp_path / "token").write_text("not.a.token", encoding="utf-8")
     with pytest.raises(SourceError, match="it has most likely refused the token"):
         await plant.check()
+
+
+def by_iam(secured: SecuredBroker) -> TopicsPlant:
+    security = {"protocol": "sasl_ssl", "mechanism": "aws_msk_iam", "region": "eu-central-1"}
+    return TopicsPlant(
+        f"127.0.0.1:{secured.iam_port}", security={**security, "ca_file": str(secured.certificates / "cert.pem")}
+    )
+
+
+async def test_a_token_of_the_signer_of_msk_logs_in(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a signer whose tokens Apache Kafka takes, through the same client, thread and mechanism."""
+    monkeypatch.setattr("streamad_connectors.kafka.client.credentials.signed_token", lambda _: unsigned_token("worker"))
+    plant = by_iam(secured)
+    await secured.grant(GROUP, plant.group, READ)
+    found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
+    assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
+
+
+async def test_aws_credentials_that_the_broker_refuses_are_one_line_without_them(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Signed by AWS's own library; Apache Kafka takes no token of it, as MSK takes none with expired credentials."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", SCRAM_PASSWORD)
+    plant = by_iam(secured)
+    with pytest.raises(SourceError) as caught:
+        await plant.check()
+    assert str(caught.value) == (
+        f"kafka {plant.bootstrap}: the broker ended the connection: it has most likely refused the AWS credentials: "
+        "are they expired, for this region and account, and allowed kafka-cluster:Connect?"
+    )
+    for secret in (PASSWORD, SCRAM_PASSWORD, "X-Amz-Signature", base64.b64encode(b"https://kafka.eu").decode()[:16]):
+        assert secret not in caplog.text
 
 
 def over_tls(secured: SecuredBroker, *names: str) -> TopicsPlant:

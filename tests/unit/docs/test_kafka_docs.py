@@ -108,15 +108,21 @@ def test_the_options_that_the_example_states_are_the_defaults() -> None:
     assert KafkaSinkOptions.model_validate(settings.sinks.options["kafka"]) == KafkaSinkOptions()
 
 
-@pytest.mark.parametrize("login", ["username|password", "token", "token_url|client_id|client_secret|scope"])
-def test_the_security_in_the_example_is_valid(login: str) -> None:
+@pytest.mark.parametrize(
+    ("login", "mechanism"),
+    [
+        ("username|password", "scram-sha-512"),
+        ("token", "oauthbearer"),
+        ("token_url|client_id|client_secret|scope", "oauthbearer"),
+        ("region", "aws_msk_iam"),
+    ],
+)
+def test_the_security_in_the_example_is_valid(login: str, mechanism: str) -> None:
     """What stands there as a comment works once it is no comment any more, for one kind of login at a time."""
     lines = re.findall(r"^    #   (\w+): (.*?)(?:  +#.*)?$", EXAMPLE.read_text(encoding="utf-8"), re.MULTILINE)
-    logins = {"username", "password", "token", "token_url", "client_id", "client_secret", "scope"}
+    logins = {"username", "password", "token", "token_url", "client_id", "client_secret", "scope", "region"}
     given = {name: yaml.safe_load(value) for name, value in lines if name not in logins or re.fullmatch(login, name)}
-    if login != "username|password":
-        given["mechanism"] = "oauthbearer"
-    security = Security.model_validate(given)
+    security = Security.model_validate({**given, "mechanism": mechanism})
     assert security.encrypts
     assert security.model_fields_set >= set(login.split("|"))
 

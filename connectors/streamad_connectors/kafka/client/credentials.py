@@ -1,4 +1,4 @@
-"""Passwords, TLS contexts and OAUTHBEARER tokens, read when they are needed."""
+"""Passwords, TLS contexts and OAUTHBEARER tokens, also those of AWS, read when they are needed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from aiokafka.abc import AbstractTokenProvider
@@ -21,9 +22,12 @@ from aiokafka.errors import KafkaError
 
 from streamad.errors import ConfigError, Problem
 from streamad.settings.fields import SecretSource
+from streamad_connectors.kafka.client.msk import SigningError, signed_token
 
 if TYPE_CHECKING:
     from streamad_connectors.kafka.client.security import Security
+
+_Answer = TypeVar("_Answer")
 
 # RFC 6749, 5.2 (an error code that may be shown) and RFC 7628, 3.1 (the characters of a token).
 _ERROR_CODE = re.compile(r"[a-z_]{1,60}")
@@ -159,8 +163,9 @@ class _Token(NamedTuple):
 class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
     """Provides aiokafka with OAUTHBEARER tokens.
 
-    A token in a file or variable is read every time (projected service-account tokens change). One from an OIDC
-    endpoint (KIP-768) is fetched in a thread and used for 80 % of its life; ``timeout_s`` bounds the fetch.
+    A token in a file or variable is read every time (projected service-account tokens change), one of AWS signed every
+    time. One from an OIDC endpoint (KIP-768) is fetched in a thread and used for 80 % of its life; ``timeout_s`` bounds
+    the fetch.
     """
 
     def __init__(
@@ -193,21 +198,23 @@ class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ship
         return token
 
     async def _token(self) -> str:
-        source = self._credentials.security.token
-        if source is not None:
+        security = self._credentials.security
+        if security.token is not None:
             return _checked(await asyncio.to_thread(self._credentials.secret, "token"))
+        if security.region is not None:
+            return _checked(await self._in_thread(partial(_signed, security.region), "AWS"))
         if self._cached is None or self._monotonic_s() >= self._cached.use_until_s:
             asked_s = self._monotonic_s()
-            value, lifetime_s = await self._fetched()
+            value, lifetime_s = await self._in_thread(self._fetch, self._endpoint)
             self._cached = _Token(value, asked_s + _USED_LIFETIME * lifetime_s)
         return self._cached.value
 
-    async def _fetched(self) -> tuple[str, float]:
+    async def _in_thread(self, call: Callable[[], _Answer], whose: str) -> _Answer:
         try:
             # urllib's own time-out applies to each read, this one to the whole request.
-            return await asyncio.wait_for(asyncio.to_thread(self._fetch), self._timeout_s)
+            return await asyncio.wait_for(asyncio.to_thread(call), self._timeout_s)
         except TimeoutError:
-            raise TokenError(f"{self._endpoint}: no answer within {self._timeout_s:g} s") from None
+            raise TokenError(f"{whose}: no answer within {self._timeout_s:g} s") from None
 
     @property
     def _endpoint(self) -> str:
@@ -238,6 +245,13 @@ class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ship
             return _checked(token), float(lifetime_s)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise TokenError(f"{self._endpoint} answered without an access_token") from None
+
+
+def _signed(region: str) -> str:
+    try:
+        return signed_token(region)
+    except SigningError as error:
+        raise TokenError(str(error)) from None
 
 
 def _checked(token: str) -> str:

@@ -274,6 +274,11 @@ def _ended_text(security: Security) -> str:
         "ssl": "does it require a client certificate (security.cert_file, key_file) or a login (protocol sasl_ssl)?",
     }
     login = "is security.protocol right for this port?"
-    if security.mechanism == "oauthbearer":
+    if security.mechanism == "aws_msk_iam":
+        login = (
+            "it has most likely refused the AWS credentials: are they expired, for this region and account, and "
+            "allowed kafka-cluster:Connect?"
+        )
+    elif security.mechanism == "oauthbearer":
         login = "it has most likely refused the token: is it meant for this broker, and still valid?"
     return f"the broker ended the connection: {hints.get(security.protocol, login)}"

@@ -15,6 +15,7 @@ from streamad.plugins import ConnectorContext, split_url
 from streamad.settings.fields import Duration, Size
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.credentials import Credentials, TokenSource
+from streamad_connectors.kafka.client.msk import EXTRA_MISSING, has_signer
 from streamad_connectors.kafka.client.security import Security
 
 SCHEME = "kafka"
@@ -328,12 +329,14 @@ class Client:
         own, options = options, with_source_defaults(options, context, place)
         is_source = where == "source.url" or options.security is not own.security
         security_path = "source.options.security" if is_source else "security"
+        if options.security.mechanism == "aws_msk_iam" and not has_signer():
+            raise ConfigError([Problem(f"{security_path}.mechanism", EXTRA_MISSING)])
         name = options.client_id or f"streamad.{context.plant}"
         return cls(place, options, context.base_dir, name, security_path, context.label)
 
     def __post_init__(self) -> None:
         security = self.options.security
-        if security.mechanism == "oauthbearer":
+        if security.uses_tokens:
             object.__setattr__(self, "_tokens", TokenSource(self._credentials, self.request_timeout_s))
 
     @property
@@ -381,7 +384,7 @@ class Client:
         if security.encrypts:
             arguments["ssl_context"] = self._credentials.tls()
         if security.mechanism is not None:
-            arguments["sasl_mechanism"] = security.mechanism.upper()
+            arguments["sasl_mechanism"] = "OAUTHBEARER" if security.uses_tokens else security.mechanism.upper()
         if self._tokens is not None:
             arguments["sasl_oauth_token_provider"] = self._tokens
         elif security.password is not None:

@@ -31,7 +31,7 @@ class Security(BaseModel):
         default="plaintext",
         description="ssl encrypts, sasl_ssl also logs in; plaintext and sasl_plaintext do not encrypt",
     )
-    mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"] | None = Field(
+    mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "aws_msk_iam"] | None = Field(
         default=None, description="with sasl_*: the kind of login"
     )
     username: str | None = Field(default=None, description="plain, scram: the user")
@@ -45,6 +45,11 @@ class Security(BaseModel):
         default=None, description="oauthbearer with token_url: {env: NAME} or {file: PATH}"
     )
     scope: str | None = Field(default=None, description="oauthbearer with token_url: the requested scope")
+    region: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$",
+        description="aws_msk_iam: the cluster's AWS region; the credentials are those of AWS's own tools",
+    )
     ca_file: Path | None = Field(default=None, description="PEM file of trusted authorities; default: the system's")
     cert_file: Path | None = Field(default=None, description="PEM file of our own certificate (mutual TLS)")
     key_file: Path | None = Field(default=None, description="PEM file of its key")
@@ -62,6 +67,11 @@ class Security(BaseModel):
     def encrypts(self) -> bool:
         """Whether the connection uses TLS."""
         return self.protocol in ("ssl", "sasl_ssl")
+
+    @property
+    def uses_tokens(self) -> bool:
+        """Whether the broker's mechanism is OAUTHBEARER."""
+        return self.mechanism in ("oauthbearer", "aws_msk_iam")
 
 
 def _given(security: Security, *names: str) -> list[str]:
@@ -85,18 +95,36 @@ def _tls_problems(security: Security) -> list[str]:
 def _sasl_problems(security: Security) -> list[str]:
     login = ("username", "password")
     oidc = ("token_url", "client_id", "client_secret")
+    mechanism = security.mechanism
     if not security.protocol.startswith("sasl_"):
-        given = _given(security, "mechanism", *login, "token", *oidc, "scope")
+        given = _given(security, "mechanism", *login, "token", *oidc, "scope", "region")
         wanted = "sasl_ssl" if security.encrypts else "sasl_ssl (or sasl_plaintext)"
         return [f"{', '.join(given)} without authentication: set protocol to {wanted}"] if given else []
-    if security.mechanism is None:
-        return [f"protocol {security.protocol} needs a mechanism: plain, scram-sha-256, scram-sha-512 or oauthbearer"]
-    if security.mechanism != "oauthbearer":
-        missing = [name for name in login if getattr(security, name) is None]
-        problems = [f"mechanism {security.mechanism} needs {' and '.join(missing)}"] if missing else []
-        foreign = _given(security, "token", *oidc, "scope")
-        return problems + ([f"{', '.join(foreign)} only with mechanism oauthbearer"] if foreign else [])
-    return _oauth_problems(security, oidc, _given(security, *login))
+    if mechanism is None:
+        return [
+            f"protocol {security.protocol} needs a mechanism: plain, scram-sha-256, scram-sha-512, oauthbearer or "
+            "aws_msk_iam"
+        ]
+    if mechanism == "aws_msk_iam":
+        return _iam_problems(security, _given(security, *login, "token", *oidc, "scope"))
+    foreign = ["region only with mechanism aws_msk_iam"] if security.region is not None else []
+    if mechanism == "oauthbearer":
+        return _oauth_problems(security, oidc, _given(security, *login)) + foreign
+    missing = [name for name in login if getattr(security, name) is None]
+    problems = [f"mechanism {mechanism} needs {' and '.join(missing)}"] if missing else []
+    tokens = _given(security, "token", *oidc, "scope")
+    return problems + ([f"{', '.join(tokens)} only with mechanism oauthbearer"] if tokens else []) + foreign
+
+
+def _iam_problems(security: Security, foreign: list[str]) -> list[str]:
+    problems = (
+        [f"{', '.join(foreign)} not with mechanism aws_msk_iam: AWS's own settings name the user"] if foreign else []
+    )
+    if security.region is None:
+        problems.append("mechanism aws_msk_iam needs region, for example eu-central-1")
+    if not security.encrypts:
+        problems.append("mechanism aws_msk_iam needs protocol sasl_ssl: its ports speak TLS only")
+    return problems
 
 
 def _oauth_problems(security: Security, oidc: tuple[str, ...], login: list[str]) -> list[str]:

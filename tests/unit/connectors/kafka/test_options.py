@@ -37,6 +37,7 @@ from streamad_connectors.kafka.client.options import (
 
 SECRET = "hunter2-is-secret"
 OAUTH = {"protocol": "sasl_ssl", "mechanism": "oauthbearer"}
+IAM = {"protocol": "sasl_ssl", "mechanism": "aws_msk_iam"}
 LOGIN = {"protocol": "sasl_ssl", "mechanism": "scram-sha-512", "username": "plant", "password": {"env": "KAFKA_PW"}}
 
 
@@ -216,7 +217,7 @@ def test_several_wrong_options_are_reported_at_once() -> None:
     assert found["source.options.grup"] == "unknown key 'grup'; did you mean 'group'?"
     assert found["source.options.security"] == (
         "cert_file and key_file go together; "
-        "protocol sasl_ssl needs a mechanism: plain, scram-sha-256, scram-sha-512 or oauthbearer"
+        "protocol sasl_ssl needs a mechanism: plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam"
     )
 
 
@@ -240,6 +241,17 @@ def test_several_wrong_options_are_reported_at_once() -> None:
             "give either token or token_url, client_id and client_secret",
         ),
         ({**OAUTH, "token": {"env": "X"}, "username": "u"}, "username not with mechanism oauthbearer"),
+        ({**OAUTH, "token": {"env": "X"}, "region": "eu-west-1"}, "region only with mechanism aws_msk_iam"),
+        ({**LOGIN, "region": "eu-west-1"}, "region only with mechanism aws_msk_iam"),
+        (IAM, "mechanism aws_msk_iam needs region, for example eu-central-1"),
+        (
+            {**IAM, "region": "eu-west-1", "password": {"env": "X"}},
+            "password not with mechanism aws_msk_iam: AWS's own settings name the user",
+        ),
+        (
+            {**IAM, "region": "eu-west-1", "protocol": "sasl_plaintext"},
+            "mechanism aws_msk_iam needs protocol sasl_ssl: its ports speak TLS only",
+        ),
         *(
             (
                 {**OAUTH, "token_url": url, "client_id": "c", "client_secret": {"env": "X"}},
