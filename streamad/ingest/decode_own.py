@@ -64,7 +64,7 @@ class OwnReader:
     def __init__(
         self, channels: Sequence[ChannelSettings], times: TimeReader, max_samples: int, route: FieldPath | None = None
     ) -> None:
-        message = _message_type(route)
+        self._type = message = _message_type(route)
         self._route = route
         self._json = msgspec.json.Decoder(message)
         self._msgpack = msgspec.msgpack.Decoder(message)
@@ -87,6 +87,17 @@ class OwnReader:
             message = (self._json if wire == "json" else self._msgpack).decode(value)
         except PARSE_ERRORS:
             return None
+        return self._samples_of(message)
+
+    def read_parsed(self, parsed: Any) -> Samples | None:
+        """Return the same of a parsed message."""
+        try:
+            message = msgspec.convert(parsed, self._type)
+        except PARSE_ERRORS:
+            return None
+        return self._samples_of(message)
+
+    def _samples_of(self, message: _Message) -> Samples | None:
         try:
             return self._read(message)
         except DecodeError:  # the general reader raises it again, with its place

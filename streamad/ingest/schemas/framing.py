@@ -7,6 +7,7 @@ Not read: Apicurio's headers, and ids of eight bytes (Apicurio's default before 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -46,11 +47,16 @@ def framed(record: Record) -> Framed | None:
     if len(value) < _ID_END or value[0] > _GUID:
         return None
     if value[0] == _ID:
-        schema = int.from_bytes(value[1:_ID_END], "big")
-        if schema == 0:
-            fail("schema_registry", f"framed with schema id 0, as ids of eight bytes begin (Apicurio): {_APICURIO}")
-        return Framed(schema, _ID_END)
+        return _with_id(value[:_ID_END])
     return None if len(value) < _GUID_END else Framed(str(UUID(bytes=value[1:_GUID_END])), _GUID_END)
+
+
+@lru_cache(maxsize=1_000)  # a topic has few
+def _with_id(head: bytes) -> Framed:
+    schema = int.from_bytes(head[1:], "big")
+    if schema == 0:
+        fail("schema_registry", f"framed with schema id 0, as ids of eight bytes begin (Apicurio): {_APICURIO}")
+    return Framed(schema, _ID_END)
 
 
 def _in_header(text: str) -> Framed:

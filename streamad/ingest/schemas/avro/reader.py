@@ -35,6 +35,8 @@ _MAX_PARTS = 1_000_000  # records, lists, maps, and values without bytes of a me
 _MAX_RECURSION = 64
 
 Step: TypeAlias = Callable[[bytes, int, State, dict[str, Any]], int]
+Part: TypeAlias = tuple[str, Read, Step | None]
+"""A field with its reader, or what reads a run of fields."""
 
 
 class AvroReader:
@@ -99,7 +101,8 @@ class _Compiler:
         inner = of.branches if isinstance(of, Union) else (of.items if isinstance(of, Array) else of.values,)
         parts = [self.reader(part, depth + 1) for part in inner]
         if isinstance(of, Union):
-            read = _union(tuple(part.read for part in parts))
+            nulls = [at for at, one in enumerate(inner) if isinstance(one, Primitive) and one.name == "null"]
+            read = _union(tuple(part.read for part in parts), nulls[0] if nulls else None)
         elif isinstance(of, Map):
             read = _map(parts[0].read)
         else:
@@ -112,19 +115,19 @@ class _Compiler:
         self._open[id(of)] = (depth, itself)
         fields = [(name, self.reader(part, depth + 1), part) for name, part in of.fields]
         del self._open[id(of)]
-        steps: list[Step] = []
+        parts: list[Part] = []
         run: list[tuple[str, str, Read]] = []
         for name, compiled, part in fields:
             code = fixed_code(part)
             if code is not None:
                 run.append((name, code, compiled.read))
                 continue
-            steps += _run(run)
+            parts += _run(run)
             run = []
-            steps.append(_field(name, compiled.read))
-        steps += _run(run)
+            parts.append((name, compiled.read, None))
+        parts += _run(run)
         cost = 1 + sum(compiled.is_empty for _, compiled, _ in fields)
-        itself.append(_record(tuple(steps), cost))
+        itself.append(_record(tuple(parts), cost))
         is_empty = all(compiled.is_empty for _, compiled, _ in fields)
         return _Compiled(itself[0], 1 + max([compiled.height for _, compiled, _ in fields], default=0), is_empty)
 
@@ -175,12 +178,30 @@ def _enum(symbols: tuple[str, ...]) -> Read:
     return read
 
 
-def _union(branches: tuple[Read, ...]) -> Read:
+def _union(branches: tuple[Read, ...], null: int | None) -> Read:
+    if null is not None and len(branches) == 2:
+        return _nullable(branches[1 - null], 2 * null)
+
     def read(data: bytes, at: int, state: State) -> tuple[Any, int]:
         index, at = read_long(data, at, state)
         if not 0 <= index < len(branches):
             fail("malformed", f"not of its Avro schema: branch {index} of a union of {len(branches)}")
         return branches[index](data, at, state)
+
+    return read
+
+
+def _nullable(read_one: Read, null: int) -> Read:
+    """Return the reader of a value or null, of which ``null`` is the byte."""
+    value = 2 - null
+
+    def read(data: bytes, at: int, state: State) -> tuple[Any, int]:
+        branch = data[at]
+        if branch == value:
+            return read_one(data, at + 1, state)
+        if branch == null:
+            return None, at + 1
+        fail("malformed", f"not of its Avro schema: byte {branch} where one of two branches begins")
 
     return read
 
@@ -245,27 +266,22 @@ def _map(value_of: Read) -> Read:
     return read
 
 
-def _field(name: str, read: Read) -> Step:
-    def step(data: bytes, at: int, state: State, message: dict[str, Any]) -> int:
-        message[name], at = read(data, at, state)
-        return at
-
-    return step
-
-
-def _run(fields: list[tuple[str, str, Read]]) -> list[Step]:
-    """Return the steps of fields of fixed size that follow each other."""
+def _run(fields: list[tuple[str, str, Read]]) -> list[Part]:
+    """Return the parts of fields of fixed size that follow each other."""
     if len(fields) < 2:
-        return [_field(name, read) for name, _, read in fields]
-    return [Run(fields).step]
+        return [(name, read, None) for name, _, read in fields]
+    return [("", PRIMITIVE_READERS["null"], Run(fields).step)]
 
 
-def _record(steps: tuple[Step, ...], cost: int) -> Read:
+def _record(parts: tuple[Part, ...], cost: int) -> Read:
     def read(data: bytes, at: int, state: State) -> tuple[dict[str, Any], int]:
         charge(state, cost)
         message: dict[str, Any] = {}
-        for step in steps:
-            at = step(data, at, state, message)
+        for name, field, run in parts:
+            if run is None:
+                message[name], at = field(data, at, state)
+            else:
+                at = run(data, at, state, message)
         return message, at
 
     return read
