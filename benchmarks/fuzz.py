@@ -5,7 +5,7 @@ counts that add up: every record is accepted, a dead letter, ignored or a tombst
 process of its own; finished cells are stored in ``--out``, and the same command continues there. A case that breaks
 the law is printed with the command that repeats it, and its plant is kept in a folder beside ``--out``. The exit code
 is 1 if there is one.
-Run: ``python benchmarks/fuzz.py [--seed 0] [--messages 1000000] [--files 10000] [--command-lines 5000] [--json]``.
+Run: ``python benchmarks/fuzz.py [--seed 0] [--messages 1000000] [--framed 100000] [--files 10000] [--json]``.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--framed", type=int, default=100_000, help="messages with registered schemas")
     parser.add_argument("--files", type=int, default=1_000)
     parser.add_argument("--configs", type=int, default=1_000)
     parser.add_argument("--command-lines", type=int, default=500)
@@ -70,9 +71,8 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace, out: Path, kept: Path, folder: Path) -> list[dict[str, Any]]:
     """Run the cells that ``out`` does not have yet, and return the results of all that it has."""
-    counts = {
-        name: getattr(options, name.replace("-", "_")) for name in ("messages", "files", "configs", "command-lines")
-    }
+    families = ("messages", "framed", "files", "configs", "command-lines")
+    counts = {name: getattr(options, name.replace("-", "_")) for name in families}
     wanted = cells({family: count for family, count in counts.items() if count})
     lines = out.read_text().splitlines() if out.exists() else []
     done = {row["cell"]: row for row in map(json.loads, lines) if row["seed"] == options.seed}

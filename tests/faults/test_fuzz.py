@@ -18,7 +18,13 @@ from tests.support.fuzz.plant import FuzzPlant, build
 from tests.support.runtime.pipeline import messy_recordings, records_of, run_pipeline, settings_of
 
 SEED = 20
-CASES = {"messages": range(12), "files": range(60), "configs": range(60), "command-lines": range(60)}
+CASES = {
+    "messages": range(12),
+    "framed": range(6),
+    "files": range(60),
+    "configs": range(60),
+    "command-lines": range(60),
+}
 
 
 @pytest.fixture(scope="module")

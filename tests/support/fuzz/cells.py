@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.fuzz import framed
 from tests.support.fuzz.calling import LIMIT_S
 from tests.support.fuzz.command_lines import run_command_line
 from tests.support.fuzz.configs import run_config
@@ -22,21 +23,25 @@ from tests.support.fuzz.plant import FuzzPlant
 Case = Callable[[random.Random, FuzzPlant, Path], Iterator[tuple[list[str], str | None]]]
 
 
-def _run_messages(rng: random.Random, _plant: FuzzPlant, _folder: Path) -> Iterator[tuple[list[str], str | None]]:
-    try:
-        yield ["messages"], run_messages(rng)
-    except Exception:  # noqa: BLE001 - every error that leaves the pipeline is a finding
-        yield ["messages"], f"traceback: {traceback.format_exc().splitlines()[-1][:200]}"
+def _case_of(name: str, run: Callable[[random.Random], str | None]) -> Case:
+    def case(rng: random.Random, _plant: FuzzPlant, _folder: Path) -> Iterator[tuple[list[str], str | None]]:
+        try:
+            yield [name], run(rng)
+        except Exception:  # noqa: BLE001 - every error that leaves the pipeline is a finding
+            yield [name], f"traceback: {traceback.format_exc().splitlines()[-1][:200]}"
+
+    return case
 
 
 FAMILIES: dict[str, Case] = {
-    "messages": _run_messages,
+    "messages": _case_of("messages", run_messages),
+    "framed": _case_of("framed", framed.run_framed),
     "files": run_file,
     "configs": run_config,
     "command-lines": run_command_line,
 }
-CASES_PER_CELL = {"messages": 40, "files": 100, "configs": 100, "command-lines": 100}
-PER_CASE_OF = {"messages": PER_CASE}
+CASES_PER_CELL = {"messages": 40, "framed": 20, "files": 100, "configs": 100, "command-lines": 100}
+PER_CASE_OF = {"messages": PER_CASE, "framed": framed.PER_CASE}
 """Messages in a case; a case of another family is one file, config or command line."""
 
 
