@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -236,6 +237,28 @@ class OpenSequence:
         self.displaced += differs(row, readings, present)
         self.merged += 1
         row[present] = readings[present]
+
+    def less_again(self, run: Run) -> list[Run]:
+        """Return ``run`` without the samples that it has already, with the same readings: those are merged.
+
+        They came again, as after a crash of what delivers them, and are not late.
+        """
+        pairs = zip(run.times_us.tolist(), run.values, strict=True)
+        is_new = [not self._has(time_us, readings) for time_us, readings in pairs]
+        self.merged += is_new.count(False)
+        stretches = ([*group] for new, group in groupby(range(len(run)), key=is_new.__getitem__) if new)
+        return [run.part(at[0], at[-1] + 1, run.position.index + at[0]) for at in stretches]
+
+    def _has(self, time_us: int, readings: FloatArray) -> bool:
+        row, present = self._row_at(time_us), ~np.isnan(readings)
+        return row is not None and np.array_equal(row[present], readings[present])
+
+    def _row_at(self, time_us: int) -> FloatArray | None:
+        for times_us, values in zip(reversed(self.times_us), reversed(self.values), strict=True):
+            if time_us >= times_us.item(0):
+                at = int(np.searchsorted(times_us, time_us))
+                return values[at] if at < len(times_us) and times_us.item(at) == time_us else None
+        return None
 
     def _remove_last(self) -> None:
         """Remove the last sample; the memory stays taken."""

@@ -396,14 +396,14 @@ class StreamState:
         self.finished.append(closed)
 
     def _take_late(self, late: Run) -> None:
-        self._drop_late(late, closed=False)
-        self._enter_late(late)
+        sequence = self.open.get(late.sequence)
+        for run in [late] if sequence is None else sequence.less_again(late):
+            self._drop_late(run, closed=False)
+            self._enter_late(run)
 
     def _drop_late(self, run: Run, *, closed: bool) -> None:
         offset = run.position.offset
         self.late.append(LateSamples(self.name, run.sequence, closed, offset, run.times_us, run.values, run.merged))
-
-    # --- sequences of late samples ---
 
     def _enter_late(self, late: Run) -> None:
         """Count late samples in their open sequence; note those whose sequence is neither open nor closed.

@@ -630,6 +630,12 @@ class Model:
             self._take_late(name, stream, placed[0])
 
     def _take_late(self, name: str, stream: _Stream, sample: _Sample) -> None:
+        sequence = stream.open.get(sample.sequence)
+        known = [] if sequence is None else [one.row for one in sequence.samples if one.time == sample.time]
+        pairs = [(there, value) for row in known for there, value in zip(row, sample.row, strict=True)]
+        if sequence is not None and known and all(value in (None, there) for there, value in pairs):
+            sequence.merged += 1  # it came again
+            return
         self._drop(name, sample, closed=False)
         self._enter_late(name, stream, sample)
 
