@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from streamad.errors import ConfigError, Problem
+from streamad.messages import message_types
 from streamad.plugins import ConnectorContext, split_url
 from streamad.settings.fields import Duration, Size
 from streamad.telemetry.logs import get_logger
@@ -125,6 +126,18 @@ class KafkaSinkOptions(ClientOptions):
         le=2**31 - 1,
         description="a longer message is refused; a topic takes 1 MB by default",
     )
+    schema_ids: dict[str, Annotated[int, Field(ge=1, lt=2**31)]] = Field(
+        default={},
+        description="by type of message, such as {alert: 17}: the id of its JSON Schema in a Schema Registry, for the "
+        "header __value_schema_id; default: no header",
+    )
+
+    @field_validator("schema_ids")
+    @classmethod
+    def _known_types(cls, ids: dict[str, int]) -> dict[str, int]:
+        if unknown := sorted(ids.keys() - message_types().keys()):
+            raise ValueError(f"no message is a {unknown[0]!r}: {', '.join(message_types())}")
+        return ids
 
 
 class KafkaFeedOptions(ClientOptions):

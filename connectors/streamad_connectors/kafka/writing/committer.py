@@ -242,7 +242,7 @@ class KafkaCommitter:
                 message
                 for record in outputs
                 if (sink := self._ours.get(record.role)) is not None
-                for message in encode(record, sink.place.topic, sink.max_message_bytes)
+                for message in encode(record, sink.place.topic, sink.max_message_bytes, sink.schema_ids)
             ]
             await self._write_others([record for record in outputs if record.role in self._others])
             await self._transact(held, update, messages)

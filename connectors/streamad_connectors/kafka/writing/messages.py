@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ _BATCH_BYTES, _RECORD_BYTES, _HEADER_BYTES = 61, 21, 10
 _ERROR_HEADER_BYTES = 500
 _PART_BYTES = 16  # most digits of a window's part and parts beyond the first ones
 _encoder = msgspec.json.Encoder()
+_NO_IDS: Mapping[str, int] = MappingProxyType({})
 
 
 class OutMessage(NamedTuple):
@@ -49,7 +51,9 @@ def size_bytes(message: OutMessage) -> int:
     return _BATCH_BYTES + _RECORD_BYTES + len(message.key or b"") + len(message.value or b"") + headers
 
 
-def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]:
+def encode(
+    record: OutputRecord, topic: str, max_bytes: int, schema_ids: Mapping[str, int] = _NO_IDS
+) -> list[OutMessage]:
     """Return ``record`` as messages of at most ``max_bytes`` (see ``size_bytes``), usually one.
 
     The value is the line that a file sink writes, without its end; the key is the record's key as UTF-8. Headers, all
@@ -57,35 +61,43 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
     ``content-type`` (application/json). Dead letters and late records also have ``streamad-origin-topic`` (if the
     origin is a topic), ``streamad-origin-partition`` (its number, else the file), ``streamad-origin-offset``; dead
     letters ``streamad-error-kind`` and ``streamad-error`` (cut at 500 bytes); late records ``streamad-late-cause``
-    (closed, late).
+    (closed, late). A message whose type is in ``schema_ids`` names that registered schema in ``__value_schema_id``, as
+    Confluent's deserializers read it (0x00 and four bytes).
 
     A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
     value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original
     value). A window that is too large is cut into parts (``part`` of ``parts``), each with a piece of its values and
     course, one text after the other. Any other message that is too large raises OutputError.
     """
-    return list(_encoded(record, record.message, topic, max_bytes))
+    return list(_encoded(record, record.message, topic, max_bytes, _schema_header(record.message, schema_ids)))
 
 
-def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int) -> Iterator[OutMessage]:
-    found = OutMessage(topic, record.key.encode(), _encoder.encode(message), _headers(message))
+def _encoded(
+    record: OutputRecord, message: Message, topic: str, max_bytes: int, more: list[tuple[str, bytes]]
+) -> Iterator[OutMessage]:
+    found = OutMessage(topic, record.key.encode(), _encoder.encode(message), _headers(message) + more)
     excess = size_bytes(found) - max_bytes
     if excess <= 0:
         yield found
     elif isinstance(message, LateRecord) and len(message.times) > 1:
         n_parts = size_bytes(found) // max_bytes + 1
         for part in _split(message, n_parts):
-            yield from _encoded(record, part, topic, max_bytes)
+            yield from _encoded(record, part, topic, max_bytes, more)
     elif isinstance(message, DeadLetter) and (message.value or message.key):
-        yield from _encoded(record, _shortened(message, excess), topic, max_bytes)
+        yield from _encoded(record, _shortened(message, excess), topic, max_bytes, more)
     elif isinstance(message, Window) and (room := _room_in_part(message, excess)) > 0:
         for piece in _parts(message, room):
-            yield from _encoded(record, piece, topic, max_bytes)
+            yield from _encoded(record, piece, topic, max_bytes, more)
     else:
         raise OutputError(
             f"a message for {record.role} takes {size_bytes(found)} bytes, topic {topic} is given {max_bytes} at most: "
             "raise the option max_message_bytes and the topic's max.message.bytes"
         )
+
+
+def _schema_header(message: Message, schema_ids: Mapping[str, int]) -> list[tuple[str, bytes]]:
+    schema = schema_ids.get(message_type(type(message))) if schema_ids else None
+    return [] if schema is None else [("__value_schema_id", b"\0" + schema.to_bytes(4, "big"))]
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

@@ -29,11 +29,12 @@ class KafkaSink:
         self.client = Client.of(rest, cast("KafkaSinkOptions", options), context, "sinks")
         self.place = self.client.place
         self.max_message_bytes = cast("KafkaSinkOptions", options).max_message_bytes
+        self.schema_ids = cast("KafkaSinkOptions", options).schema_ids
         self._sender = Sender(self.client, max_message_bytes=self.max_message_bytes)
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
         """Send ``records`` in order. Raises OutputError."""
-        found = [encode(record, self.place.topic, self.max_message_bytes) for record in records]
+        found = [encode(record, self.place.topic, self.max_message_bytes, self.schema_ids) for record in records]
         await self._sender.send([message for messages in found for message in messages])
 
     async def flush(self) -> None:
