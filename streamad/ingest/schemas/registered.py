@@ -18,7 +18,8 @@ MAX_REFERENCES = 1_000
 class RegisteredSchema(msgspec.Struct, frozen=True):
     """A schema as its registry gives it, with those that it refers to, by the names that it uses for them.
 
-    ``text`` of Protobuf is the Base64 of a FileDescriptorProto (``?format=serialized``): the registry has compiled it.
+    ``text`` of Protobuf is the .proto text, or the Base64 of a FileDescriptorProto (``?format=serialized``): the same
+    messages are read.
     """
 
     kind: SchemaKind

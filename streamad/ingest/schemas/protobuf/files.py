@@ -1,8 +1,8 @@
 """Registered Protobuf schemas to the descriptors of their messages.
 
-A registry gives a schema as a FileDescriptorProto (``?format=serialized``: Confluent, Redpanda since 25.2). So no text
-that anybody may register is compiled here: protobuf's own library checks the descriptor. Files of Google and Confluent
-that registries know without a reference are known here.
+A registry gives a schema as a FileDescriptorProto (``?format=serialized``: Confluent, Redpanda since 25.2), or as text
+alone (``text.py``). Protobuf's own library links and checks either. Files of Google and Confluent that registries know
+without a reference are known here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError as ParseError
 
 from streamad.errors import SchemaError
 from streamad.ingest.decode_values import shown
+from streamad.ingest.schemas.protobuf.text import file_of
 from streamad.ingest.schemas.registered import RegisteredSchema
 
 _MAIN = "streamad/registered.proto"
@@ -73,10 +74,7 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, ParseError):
-        raise SchemaError(
-            "its registry gives Protobuf schemas as text alone: Confluent's, and Redpanda's since 25.2, also give them "
-            "compiled (?format=serialized)"
-        ) from None
+        file = file_of(text)
     file.name = name
     file.ClearField("source_code_info")
     return file

@@ -70,11 +70,12 @@ def files() -> dict[str, FileDescriptorProto]:
     return compiled({"plant.proto": PLANT, "shared/unit.proto": SHARED, "old.proto": PROTO2})
 
 
-@pytest.fixture(scope="module")
-def reader(files: dict[str, FileDescriptorProto]) -> ProtobufReader:
-    unit = RegisteredSchema("protobuf", base64_of(files["shared/unit.proto"]))
-    schema = RegisteredSchema("protobuf", base64_of(files["plant.proto"]), (("shared/unit.proto", unit),))
-    found = message_reader(schema)
+@pytest.fixture(scope="module", params=["compiled", "text"])
+def reader(files: dict[str, FileDescriptorProto], request: pytest.FixtureRequest) -> ProtobufReader:
+    is_text = request.param == "text"
+    unit = RegisteredSchema("protobuf", SHARED if is_text else base64_of(files["shared/unit.proto"]))
+    text = PLANT if is_text else base64_of(files["plant.proto"])
+    found = message_reader(RegisteredSchema("protobuf", text, (("shared/unit.proto", unit),)))
     assert isinstance(found, ProtobufReader)
     return found
 
@@ -126,8 +127,10 @@ def test_an_absent_number_is_zero_and_an_absent_optional_one_is_missing(reader: 
     assert not {"sequence", "pressure", "time", "text", "code", "took", "ph", "free", "unit"} & found.keys()
 
 
-def test_proto2_has_no_reading_where_a_default_stands(files: dict[str, FileDescriptorProto]) -> None:
-    reader = message_reader(RegisteredSchema("protobuf", base64_of(files["old.proto"])))
+@pytest.mark.parametrize("is_text", [False, True])
+def test_proto2_has_no_reading_where_a_default_stands(files: dict[str, FileDescriptorProto], is_text: bool) -> None:
+    text = PROTO2 if is_text else base64_of(files["old.proto"])
+    reader = message_reader(RegisteredSchema("protobuf", text))
     message = classes(files)("Old")(stream="r1")
     assert reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) == {"stream": "r1"}
     message.inner.x = 3
@@ -235,8 +238,21 @@ MESSAGE = [{"name": "M"}]
 @pytest.mark.parametrize(
     ("text", "references", "match"),
     [
-        ('syntax = "proto3"; message M {}', (), "format=serialized"),
-        ("////", (), "format=serialized"),
+        ('edition = "2023"; message M {}', (), "format=serialized"),
+        ("////", (), "without a message"),
+        ("AAAA", (), "not a .proto text"),
+        ("message M { optional int32 x = 1 }", (), "not a .proto text"),
+        ("message M { optional int32 x = 99999999999; }", (), "not a .proto text"),
+        ("message M { optional 5 x = 1; }", (), "not a .proto text"),
+        ("message M { optional int32 x = 1; optional int32 x = 2; }", (), "not a Protobuf schema"),
+        ("message M { optional Nothing x = 1; }", (), "not a Protobuf schema"),
+        ("message M { option (x) = { a: [1, { b: 2 }; }", (), "not a .proto text"),
+        ("message M { oneof o { repeated int32 x = 1; } }", (), "not a .proto text"),
+        ("message M {" * 50 + "}" * 50, (), "not a .proto text"),
+        ("message M {" * 100_000, (), "not a .proto text"),
+        ("/*" * 100_000, (), "not a .proto text"),
+        ('message M { option x = "' + "\\" * 100_000, (), "not a .proto text"),
+        ("é", (), "not a .proto text"),
         (file_of(syntax="proto3"), (), "without a message"),
         (file_of(syntax="proto9", message_type=MESSAGE), (), "not a Protobuf schema"),
         (file_of(message_type=[{"name": "a b"}]), (), "not a Protobuf schema"),
@@ -255,6 +271,46 @@ def test_a_schema_that_is_none_is_one_line(text: str, references: tuple[tuple[st
     with pytest.raises(SchemaError, match=match) as refused:
         message_reader(RegisteredSchema("protobuf", text, inner))
     assert "\n" not in str(refused.value)
+
+
+ODD = r"""
+// A text with all that says nothing about bytes.
+syntax = 'proto3';
+package a.b;
+import "google/protobuf/descriptor.proto"; import public "google/protobuf/timestamp.proto";
+option java_package = "x;y"; option (of_file) = { a: [{}, {b: "}"}], c: -1.5e-3 };
+extend google.protobuf.FieldOptions { optional string mine = 50000; }
+extend google.protobuf.OneofOptions { optional int32 x = 50000; }
+extend google.protobuf.FileOptions { optional Option of_file = 50000; }
+service S { rpc Do (M) returns (stream M) { option deprecated = true; } };
+enum Far { option allow_alias = true; reserved 5 to 9; reserved "OLD"; ZERO = 0; NIL = 0;
+  LOW = -1 [deprecated = true]; HEX = 0x10; }
+message M { /* a comment; } */
+  reserved 2, 15, 100 to max; reserved "old";
+  Inner inner = 1 [(mine) = "]", json_name = "x"];
+  .a.b.Far far = 010; oneof o { option (x) = 1; string message = 3; a.b.M.Inner other = 4; }
+  optional bool ok = 5; map<uint32, M.Inner> by_some_id = 6; repeated sint64 packed = 7 [packed = false];
+  google.protobuf.Timestamp at = 16;
+  message Inner { double v = 1; enum Far { NEAR = 0; } Far far = 2; }
+  ;
+}
+message Option { repeated Option a = 1; string b = 2; double c = 3; }
+"""
+
+
+def test_a_text_is_read_as_its_compiler_reads_it() -> None:
+    made = compiled({"odd.proto": ODD})
+    readers = [message_reader(RegisteredSchema("protobuf", text)) for text in (ODD, base64_of(made["odd.proto"]))]
+    message = classes(made)("a.b.M")(
+        far=16, ok=False, by_some_id={7: {"v": 1.5}}, packed=[-1, 2**40], at={"seconds": 7}
+    )
+    message.other.far = 0
+    found = [reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) for reader in readers]
+    assert found[0] == found[1]
+    assert found[0]["far"] == "HEX"
+    assert found[0]["by_some_id"] == {"7": {"v": 1.5, "far": "NEAR"}}
+    inner = [reader.read(b"\4\0\0\x09" + b"\0" * 8, Framed(1, 0)) for reader in readers]
+    assert inner == [{"v": 0.0, "far": "NEAR"}] * 2
 
 
 def test_a_type_that_borrows_a_well_known_name_is_an_ordinary_one() -> None:
