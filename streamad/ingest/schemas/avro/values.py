@@ -70,7 +70,11 @@ def _bytes(data: bytes, at: int, state: State) -> tuple[bytes, int]:
 
 
 def _string(data: bytes, at: int, state: State) -> tuple[str, int]:
-    n, at = read_long(data, at, state)
+    byte = data[at]
+    if byte < 0x80 and not byte & 1:  # the usual one, without another call
+        n, at = byte >> 1, at + 1
+    else:
+        n, at = read_long(data, at, state)
     end = at + n
     if n < 0 or end > len(data):
         raise IndexError

@@ -152,7 +152,8 @@ class _Messages:
         always = [field.name for field in plain if not field.has_presence]
         steps = [_several(always)] if always else []
         has = message_factory.GetMessageClass(descriptor).HasField
-        steps += [_if_present(field.name, has, None) for field in plain if field.has_presence]
+        perhaps = [field.name for field in plain if field.has_presence]
+        steps += [_present(perhaps, has)] if perhaps else []
         for field in descriptor.fields:
             if _is_plain(field):
                 continue
@@ -196,6 +197,15 @@ def _several(names: list[str]) -> Step:
 
     def step(message: Any, charge: Charge, found: dict[str, Any]) -> None:
         found.update(zip(names, values_of(message), strict=False))
+
+    return step
+
+
+def _present(names: list[str], has: Callable[[Any, str], bool]) -> Step:
+    def step(message: Any, charge: Charge, found: dict[str, Any]) -> None:
+        for name in names:
+            if has(message, name):
+                found[name] = getattr(message, name)
 
     return step
 
