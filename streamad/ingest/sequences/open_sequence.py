@@ -6,6 +6,7 @@ If all samples of a sequence came late, it is a ``LateEntry`` instead, so that i
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -254,11 +255,12 @@ class OpenSequence:
         return row is not None and np.array_equal(row[present], readings[present])
 
     def _row_at(self, time_us: int) -> FloatArray | None:
-        for times_us, values in zip(reversed(self.times_us), reversed(self.values), strict=True):
-            if time_us >= times_us.item(0):
-                at = int(np.searchsorted(times_us, time_us))
-                return values[at] if at < len(times_us) and times_us.item(at) == time_us else None
-        return None
+        block = bisect_right(self.times_us, time_us, key=lambda times_us: int(times_us[0])) - 1
+        if block < 0:
+            return None
+        times_us = self.times_us[block]
+        at = int(np.searchsorted(times_us, time_us))
+        return self.values[block][at] if at < len(times_us) and times_us.item(at) == time_us else None
 
     def _remove_last(self) -> None:
         """Remove the last sample; the memory stays taken."""
