@@ -6,14 +6,15 @@ until its partitions have moved. Now and then another fault happens: a worker is
 session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
 an undisturbed run: each once, each stream's verdicts in order, no attribution before its alert. If not, the exit code
 is 1. ``--source file`` does the same with one worker and a folder of joined files that grows (``faults_on_files.py``),
-without a broker. With ``--operate`` the workers also serve metrics, which are scraped, and ``streamad notify`` runs
-beside and is killed, too (``faults_operating.py``): each alert must be in a notice, again only after such a kill.
-With ``--learn`` ``streamad learn`` runs beside and is killed, too (``faults_learning.py``): its store must hold exactly
-the committed windows. With ``--hold`` most readings of all channels but one are left out, and values hold
-(``channels[].fill``); with ``--each`` messages are lists of samples; with ``--while`` states cut the sequences, and
-messages have no ids. These three go together. With ``--early`` running sequences are looked at: each warning must come
-once and before its verdict, which names it (``faults_warnings.py``).
-Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--operate] [--learn] [--hold] [--each]
+without a broker; ``--source mqtt`` with the bridge, a publisher and a mosquitto (``faults_on_mqtt.py``). With
+``--operate`` the workers also serve metrics, which are scraped, and ``streamad notify`` runs beside and is killed, too
+(``faults_operating.py``): each alert must be in a notice, again only after such a kill. With ``--learn`` ``streamad
+learn`` runs beside and is killed, too (``faults_learning.py``): its store must hold exactly the committed windows. With
+``--hold`` most readings of all channels but one are left out, and values hold (``channels[].fill``); with ``--each``
+messages are lists of samples; with ``--while`` states cut the sequences, and messages have no ids. These three go
+together. With ``--early`` running sequences are looked at: each warning must come once and before its verdict, which
+names it (``faults_warnings.py``).
+Run: ``python benchmarks/faults.py [--source kafka|file|mqtt] [--kills 200] [--operate] [--learn] [--hold] [--each]
 [--while] [--early] [--json]``.
 """
 
@@ -36,7 +37,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import faults_learning, faults_on_files, faults_operating, faults_warnings
+from benchmarks import faults_learning, faults_on_files, faults_on_mqtt, faults_operating, faults_warnings
 from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
 from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
@@ -276,7 +277,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", choices=("kafka", "file"), default="kafka")
+    parser.add_argument("--source", choices=("kafka", "file", "mqtt"), default="kafka")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
@@ -287,11 +288,14 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="with messages that are lists of samples")
     parser.add_argument("--while", action="store_true", dest="states", help="with states in place of sequence ids")
     parser.add_argument("--early", action="store_true", help="with looks at running sequences")
+    parser.add_argument("--kill-broker", action="store_true", help="with mqtt: SIGKILL hits mosquitto instead")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
     if options.source == "file":
         figures = faults_on_files.run(options, MODELS[options.detector])
+    elif options.source == "mqtt":
+        figures = faults_on_mqtt.run(options)
     else:
         try:
             fetch_jars()

@@ -24,7 +24,7 @@ SEQUENCE = _words(
 TIME = _words("time timestamp ts datetime date t clock when elapsed seconds sec secs millis zeit zeitstempel datum utc")
 END = _words("end ended done last final finished eos eof complete completed closed stop")
 CHANNEL = _words(
-    "tag channel sensor signal variable metric parameter quantity item tagname point name field "
+    "tag topic channel sensor signal variable metric parameter quantity item tagname point name field "
     "analyte component property propertyid propertyalias messstelle messpunkt messgroesse kanal kennzeichen merkmal"
 )
 VALUE = _words("value val v reading measurement measured wert pv result")
