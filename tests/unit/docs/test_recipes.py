@@ -35,11 +35,11 @@ TELEGRAF = {
     "inputs.opcua.group": "namespace identifier_type default_tags nodes",
     "inputs.opcua.group.nodes": "name identifier",
     "inputs.mqtt_consumer": "servers topics qos client_id persistent_session topic_tag data_format topic_parsing xpath "
-    "xpath_protobuf_files xpath_protobuf_type xpath_native_types",
+    "xpath_protobuf_files xpath_protobuf_type xpath_native_types xpath_allow_empty_selection",
     "inputs.mqtt_consumer.topic_parsing": "topic tags",
     "inputs.mqtt_consumer.xpath": "metric_name metric_selection timestamp timestamp_format tags fields",
     "aggregators.merge": "period grace round_timestamp_to drop_original",
-    "outputs.kafka": "brokers topic routing_tag idempotent_writes max_retry data_format json_timestamp_units",
+    "outputs.kafka": "brokers topic routing_tag idempotent_writes max_retry metadata_retry_max data_format json_timestamp_units",
     "outputs.file": "files data_format json_timestamp_units",
 }
 CONNECT = (
@@ -59,11 +59,11 @@ def written() -> set[str]:
 
 def test_the_configs_of_the_page_are_the_files() -> None:
     shown = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert sorted(shown) == sorted(path.read_text("utf-8") for path in RECIPES.glob("*.yaml"))
+    assert shown == [(RECIPES / name).read_text("utf-8") for name in ("opcua.yaml", "sparkplug.yaml")]
 
 
 def test_every_file_of_the_recipes_is_linked_and_every_shown_message_was_written_by_the_tool() -> None:
-    files = {path.name for path in RECIPES.iterdir() if path.suffix != ".yaml"}
+    files = {path.name for path in RECIPES.iterdir()} - {"opcua.yaml", "sparkplug.yaml"}  # shown
     assert files == set(re.findall(r"\]\(\.\./\.\./examples/recipes/([\w.-]+)\)", PAGE))
     messages = re.findall(r"^```json\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(messages) == 3
