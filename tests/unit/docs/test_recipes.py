@@ -39,7 +39,8 @@ TELEGRAF = {
     "inputs.mqtt_consumer.topic_parsing": "topic tags",
     "inputs.mqtt_consumer.xpath": "metric_name metric_selection timestamp timestamp_format tags fields",
     "aggregators.merge": "period grace round_timestamp_to drop_original",
-    "outputs.kafka": "brokers topic routing_tag idempotent_writes max_retry metadata_retry_max data_format json_timestamp_units",
+    "outputs.kafka": "brokers topic routing_tag idempotent_writes max_retry metadata_retry_max data_format "
+    "json_timestamp_units",
     "outputs.file": "files data_format json_timestamp_units",
 }
 CONNECT = (
