@@ -27,7 +27,7 @@ from streamad.settings.boundaries import plain
 from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import FloatArray
 
-_FLOATS = frozenset({float})
+_FLOATS, _FLOATS_OR_NULL = {float}, {float, type(None)}
 
 
 class RowReader:
@@ -128,14 +128,17 @@ class RowReader:
         return row
 
     def _usual_row(self, values: dict[Any, Any]) -> list[float] | None:
-        """Return the row of an object with a number for each channel, in a third of the time; None for others."""
+        """Return the row of an object with a number or null for each channel, soon; None for others."""
         if self._pick is None or len(values) < len(self.channels):
             return None
         try:
             picked = self._pick(values)
         except KeyError:
             return None
-        return list(picked) if _FLOATS.issuperset(map(type, picked)) else None
+        kinds = {*map(type, picked)}
+        if kinds == _FLOATS:
+            return list(picked)
+        return [math.nan if value is None else value for value in picked] if kinds <= _FLOATS_OR_NULL else None
 
     def _row_of_one_channel(
         self, message: dict[Any, Any], missing: list[float] | None, bad: BadCells
