@@ -170,6 +170,14 @@ class BadChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_over: bool = False
 
 
+class UsedSchema(msgspec.Struct, frozen=True, array_like=True):
+    """A registered schema that records were read with, from the offset ``first`` to ``last``, and its digest."""
+
+    first: int
+    last: int
+    digest: str
+
+
 class Debt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A committed alert whose attribution is not committed: all that the attribution is made of, beside the model.
 
@@ -196,7 +204,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     limit ended while records were read again (stream, hash of the id), with the offset from which their samples below N
     are late and not yet reported. ``jumps``: records whose last sample was held because it lay far ahead, with the
     offset of the record at which it moved the partition's clock (None: nowhere), and its time. ``bad_values`` is by
-    channel, at N; ``debts`` by alert_id, the oldest first.
+    channel, at N; ``debts`` by alert_id, the oldest first. ``schemas`` are those that records in [LWM, N) were read
+    with, by id: one with another schema was unknown.
     """
 
     partition: str
@@ -212,6 +221,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
     bad_values: dict[str, BadChannel] = {}
+    schemas: dict[str, UsedSchema] = {}
     debts: dict[str, Debt] = {}
 
     @property
@@ -254,6 +264,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
     bad_values: dict[str, BadChannel] = {}
+    schemas: dict[str, UsedSchema] = {}
     debts: dict[str, Debt | None] = {}
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 __all__ = [
     "BackendDetector", "BackendExport", "Claim", "ClaimLog", "Clock", "Committer", "Detector", "DurableSink",
     "EndingSubscription", "Feed", "FeedRecord", "FittedDetector", "HoldingSubscription", "LabelledSource",
-    "NamedChannels", "OwingSource", "OwnedSink", "Owner", "PartitionContent", "PartitionedSource", "RangedSource",
-    "ResumableSource", "Scorer", "SharedSource", "Sink", "SizedSource", "Source", "StoredMessage", "Subscription",
-    "Topic", "TopicFinding", "Topics", "TrainingProgress", "TrainingStep", "TrainingSummary", "TransactionalSource",
+    "NamedChannels", "OwingSource", "OwnedSink", "Owner", "PartitionContent", "PartitionedSource", "PausableSource",
+    "RangedSource", "ResumableSource", "Scorer", "SharedSource", "Sink", "SizedSource", "Source", "StoredMessage",
+    "Subscription", "Topic", "TopicFinding", "Topics", "TrainingProgress", "TrainingStep", "TrainingSummary",
+    "TransactionalSource",
 ]  # fmt: skip
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -85,6 +86,14 @@ class ResumableSource(Protocol):
 
     def check_cursors(self, cursors: Mapping[str, str | None]) -> None:
         """Raise SourceError if a checkpoint with these cursors by partition excludes the present options."""
+
+
+@runtime_checkable
+class PausableSource(Protocol):
+    """A source that goes on with its other partitions while one waits."""
+
+    def pause(self, partition: str) -> None:
+        """Deliver no more of ``partition`` until its next ``seek``."""
 
 
 @runtime_checkable

@@ -62,7 +62,7 @@ from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
-from streamad.ports import Sink, Source
+from streamad.ports import Sink
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.recordings import MeasuredSource, PacedSource
 from streamad.settings.places import OUTPUT_ROLES
@@ -140,19 +140,18 @@ def replay(
     silent = quiet or as_json
 
     async def work() -> None:
-        measured = MeasuredSource(source)
-        paced: Source = measured if factor is None else PacedSource(measured, factor, plant.clock, plant.settings)
-        normal = None if truth is None else partial(_is_normal, truth)
-        report = await Monitor(
+        monitor = Monitor(
             plant,
             quiet=silent,
             tells_events=not quiet,
             keeps_verdicts=True,
             watcher=plots,
-            normal=normal,
+            normal=None if truth is None else partial(_is_normal, truth),
             is_paced=factor is not None,
-        ).run(
-            paced,
+        )
+        measured = MeasuredSource(source)
+        report = await monitor.run(
+            measured if factor is None else PacedSource(measured, factor, plant.clock, plant.settings, monitor.fetcher),
             UnsavedCommitter(sinks),
             explain=bool(sinks) or plots is not None or not silent,
             with_verdicts=True,

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -70,6 +71,14 @@ def element_letters(
         left -= len(kept)
         is_cut = len(kept) < len(value) or (record.key is not None and len(record.key) > settings.max_dead_letter_bytes)
         yield msgspec.structs.replace(of_record, kind=error.kind, error=str(error), value=kept, truncated=is_cut)
+
+
+class Notice(NamedTuple):
+    """An event about a partition: its kind, its text, and the stream that it concerns."""
+
+    kind: str
+    text: str
+    stream: str | None = None
 
 
 class HeldLetters:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -25,20 +26,22 @@ from streamad.ingest.decode_values import (
     check_own_time,
     fail,
     read_id,
-    serializer_of,
+    serializer_advice,
 )
 from streamad.ingest.forms.each import EachReader, ElementError, encoded
 from streamad.ingest.forms.packed import Nested
 from streamad.ingest.forms.wire import PARSE_ERRORS, Wire, read_message, read_plain, wire_format
+from streamad.ingest.schemas.framing import LAST_FRAMING, Framed, framed
+from streamad.ingest.schemas.known import Readable
 from streamad.settings.boundaries import WhileSettings
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.settings.numerals import Numerals
+from streamad.settings.schemas.formats import kind_of, wire_of
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
 from streamad.tables import NO_STREAM, Singles
 from streamad.types import MAX_TIME_US, BadValues, IntArray, Record, RecordBatch, SampleBlock
 
 _HOUR_US = 3_600_000_000
-_PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +61,8 @@ class Decoder:
     """Decodes records into blocks of samples; pure, so one decoder serves every partition.
 
     ``route`` names the field that chooses the model (``Settings.route_field``), in every format; ``state`` is
-    ``sequences.while``. Raises ConfigError if two channels read the same field, or ``decode`` contradicts itself.
+    ``sequences.while``. ``schemas`` has those of messages that a Schema Registry's serializer has framed, before such a
+    message is decoded. Raises ConfigError if two channels read the same field, or ``decode`` contradicts itself.
     """
 
     def __init__(
@@ -67,9 +71,12 @@ class Decoder:
         channels: Sequence[ChannelSettings],
         route: str | None = None,
         state: WhileSettings | None = None,
+        schemas: Readable | None = None,
     ) -> None:
         _check(settings, channels)
         self._settings = settings
+        self.schemas = schemas if settings.registry is not None else None
+        self._wire, self._kind = wire_of(settings.format), kind_of(settings.format)
         self._ids_from_files = settings.sequence_from != "message"
         self._native = _Readers(settings, channels, route, state, native=True)
         self._plain = _Readers(settings, channels, route, state, native=False)
@@ -103,10 +110,10 @@ class Decoder:
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
         readers = self._native if record.native else self._plain
-        wire: Wire = "msgpack" if record.native else wire_format(value, self._settings.format)
+        wire = self._wire_of(record)
         if readers.each is not None:
             return self._decode_each(readers.each, self._parsed(record, wire), record, written_us)
-        samples = None if readers.own is None else readers.own.read(value, wire)
+        samples = None if readers.own is None or wire is None else readers.own.read(value, wire)
         if samples is None:
             samples = readers.fields.read(self._parsed(record, wire), record)
         if samples is None:
@@ -168,7 +175,7 @@ class Decoder:
         If that cannot be written, yield the whole message.
         """
         assert self._plain.each is not None
-        wire = wire_format(record.value, self._settings.format)
+        wire = self._wire_of(record)
         found = self._plain.each.alone(self._parse(record), indexes)
         for message in found:
             alone = None if wire == "influx" else encoded(message, as_msgpack=wire == "msgpack")
@@ -183,9 +190,13 @@ class Decoder:
         own = self._plain.own
         if own is None or own.has_route or self._ids_from_files or self._plain.relative or self._plain.zone is not None:
             return None
+        setting = self._wire
+        if setting is None:
+            return None
         limit, records = self._settings.max_message_bytes, batch.records[start:]
         plain = takewhile(lambda record: 0 < len(record.value) <= limit and not record.native, records)
-        setting = self._settings.format
+        if self.schemas is not None:
+            plain = takewhile(lambda record: record.schema is None and record.value[0] > LAST_FRAMING, plain)
         found = own.singles(plain, lambda value: wire_format(value, setting))
         references_us = [
             batch.written_us(offset) if record_us is None else record_us
@@ -213,7 +224,16 @@ class Decoder:
             return None
         return later.times_us
 
-    def _parsed(self, record: Record, wire: Wire) -> Any:
+    def _wire_of(self, record: Record) -> Wire | None:
+        """Return the wire format of a record, None if only a registered schema tells it."""
+        if record.native:
+            return "msgpack"
+        setting = self._wire
+        if setting is None or (self.schemas is not None and framed(record) is not None):
+            return None
+        return wire_format(record.value, setting)
+
+    def _parsed(self, record: Record, wire: Wire | None) -> Any:
         if wire == "json" and self._nested is None:  # the usual message, in one step
             try:
                 message = self._json.decode(record.value)
@@ -224,17 +244,37 @@ class Decoder:
         try:
             return self._parse(record)
         except DecodeError as error:
-            serializer = serializer_of(record)
-            if serializer is None:
+            is_read = self.schemas is not None and framed(record) is not None
+            if is_read or (advice := serializer_advice(record)) is None:
                 raise
-            raise DecodeError("schema_registry", f"{serializer}: {_PLAIN}") from error
+            raise DecodeError("schema_registry", advice) from error
 
     def _parse(self, record: Record) -> Any:
         """Return the message of a record, whatever it is packed in."""
-        setting = "msgpack" if record.native else self._settings.format
-        limits = self._settings.max_message_bytes, self._settings.max_samples_per_message
-        message = read_message(record.value, setting, *limits)
+        setting = "msgpack" if record.native else self._wire
+        found = None if record.native or self.schemas is None else framed(record)
+        if found is not None:
+            message = self._registered(record, found)
+        elif setting is None:
+            fail("malformed", f"no Schema Registry serializer has framed it: decode.format is {self._settings.format}")
+        else:
+            limits = self._settings.max_message_bytes, self._settings.max_samples_per_message
+            message = read_message(record.value, setting, *limits)
         return message if self._nested is None else self._nested.unpacked(message)
+
+    def _registered(self, record: Record, found: Framed) -> Any:
+        """Return the message of a framed record."""
+        assert self.schemas is not None
+        known, wanted = self.schemas.known(found.schema, record.offset), self._kind
+        if wanted is not None and known.kind != wanted:
+            fail("malformed", f"schema {found.schema} is of {known.kind}: decode.format is {self._settings.format}")
+        return known.reader.read(record.value, found)
+
+    def reading_by(self, schemas: Readable) -> Self:
+        """Return this decoder with other ``schemas``."""
+        other = copy(self)
+        other.schemas = schemas
+        return other
 
     def _check_skew(self, time_us: int, reference_us: int) -> None:
         ahead_us = time_us - reference_us

@@ -48,6 +48,8 @@ _ENDS_OF_NUMBERS = tuple("0123456789.")
 _EXACT_BELOW = 2**53
 _SCHEMA_IDS = 2**31
 _CONFLUENT_BYTES, _GLUE_BYTES, _GLUE_MARK = 5, 18, 3
+_REGISTRY = "set decode.registry, the address of its registry"
+_PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
 _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
 
@@ -195,21 +197,21 @@ def check_own_time(record: Record) -> None:
         fail("bad_time", "the record's own time lies before 1970 or after 2200")
 
 
-def serializer_of(record: Record) -> str | None:
-    """Return what shows that a Schema Registry serializer wrote a record that is no message; None if nothing does.
+def serializer_advice(record: Record) -> str | None:
+    """Return what to do about a record that is no message but a serializer's; None if nothing shows that it is.
 
     The framings are those of Confluent (0x00, four bytes of id; or a header) and of AWS Glue (0x03, a version's UUID).
     """
     value = record.value
     if record.schema is not None:
-        return f"written by a Schema Registry serializer (a header names schema {shown(record.schema)})"
+        return f"written by a Schema Registry serializer (a header names schema {shown(record.schema)}): {_REGISTRY}"
     if len(value) > _CONFLUENT_BYTES and value[0] == 0:
         schema, payload = int.from_bytes(value[1:_CONFLUENT_BYTES], "big"), value[_CONFLUENT_BYTES:]
         kind = "JSON Schema" if payload[:1] in (b"{", b"[") else "Avro or Protobuf"
         if 0 < schema < _SCHEMA_IDS:
-            return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind})"
+            return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind}): {_REGISTRY}"
     if len(value) > _GLUE_BYTES and value[0] == _GLUE_MARK and value[1] in (0, 5):
-        return "framed by an AWS Glue Schema Registry serializer (0x03)"
+        return f"framed by an AWS Glue Schema Registry serializer (0x03), which is not read: {_PLAIN}"
     return None
 
 

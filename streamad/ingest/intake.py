@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +15,7 @@ from streamad.ingest.dead_letters import (
     TOO_MANY_STREAMS,
     BadValueWatch,
     HeldLetters,
+    Notice,
     RefusedStreams,
     by_bad_sample,
     dead_letter,
@@ -26,6 +26,7 @@ from streamad.ingest.dead_letters import (
 from streamad.ingest.decode import NOTHING, Decoded, Decoder, block_of
 from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.record_times import FirstTimes
+from streamad.ingest.schemas.used import by_partition
 from streamad.ingest.sequences.closed_sequences import Closed, hash_of
 from streamad.ingest.sequences.open_sequence import LateSamples
 from streamad.ingest.sequences.sequence_ends import StreamState
@@ -41,14 +42,6 @@ _FEWEST_TOGETHER = 16
 """Fewer records are taken one by one: that is quicker."""
 _LONGEST_PAUSE = 1_024
 _ROWS_TOGETHER = 512
-
-
-class Notice(NamedTuple):
-    """An event about a partition: its kind, its text, and the stream that it concerns."""
-
-    kind: str
-    text: str
-    stream: str | None = None
 
 
 class Intake:
@@ -89,7 +82,7 @@ class Intake:
         self._rows: ColumnBatch | None = None
         self._skips = settings.sequences.without_id == "skip" and settings.boundaries is None
         self._settings = settings
-        self._decoder = decoder
+        self.schemas, self._decoder = by_partition(decoder, partition, progress)
         self._counters = counters
         self._cursor = progress.cursor if progress is not None else None
         self._n_alone, self._next_pause = 0, _FEWEST_TOGETHER
@@ -410,11 +403,15 @@ class Intake:
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
         """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
         update = self._assembler.progress(max(self.next_offset, self._resume_at))
-        untold: tuple[tuple[str, str, int], ...] = ()
-        if self.is_recovering:
-            untold = tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())
-        bad_values = self._bad_values.saved
-        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor, untold=untold, bad_values=bad_values)
+        cuts = self._untold.items() if self.is_recovering else ()
+        return msgspec.structs.replace(
+            update,
+            ended=ended,
+            cursor=self._cursor,
+            untold=tuple((*cut, max(begin, self.next_offset)) for cut, begin in cuts),
+            bad_values=self._bad_values.saved,
+            schemas={} if self.schemas is None else self.schemas.saved(update.low_watermark),
+        )
 
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:

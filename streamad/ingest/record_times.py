@@ -16,7 +16,7 @@ _OF_READINGS = {"missing", "quality", "values", "fill"}
 _NEWER = {"time_format": None, "decimal": ".", "thousands": None, "row_period": 1_000_000}
 """Settings that were added later, and their defaults."""
 _NEWER_FIELDS = ("time_of_day", "start", "step", "nested", "each", "pattern", "begin")
-_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"} | _OF_READINGS
+_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes", "registry"} | _OF_READINGS
 
 
 class DecodedTimes:
@@ -63,9 +63,16 @@ class DecodedTimes:
 
 
 def times_for(settings: Settings) -> DecodedTimes | None:
-    """Return the times of the plant's records; None if they count from a sequence's start, or are the records' own."""
+    """Return the times of the plant's records; None if they count from a sequence's start, or are the records' own.
+
+    None also if a registry must be asked before they can be read.
+    """
     fields = settings.decode.fields
-    if settings.decode.counts_from_start or (fields is not None and fields.is_of_record):
+    if (
+        settings.decode.registry is not None
+        or settings.decode.counts_from_start
+        or (fields is not None and fields.is_of_record)
+    ):
         return None
     return DecodedTimes(settings)
 

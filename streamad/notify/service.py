@@ -20,7 +20,7 @@ from streamad.notify.undelivered import Undelivered
 from streamad.notify.webhook import WebhookSender
 from streamad.outputs.reading import place_of
 from streamad.plant import Plant
-from streamad.settings.fields import SecretSource
+from streamad.settings.fields import secret_of
 from streamad.settings.outputs import ReceiverSettings
 from streamad.system.tasks import look_at
 from streamad.types import from_us
@@ -46,12 +46,12 @@ def sender_of(plant: Plant, number: int) -> Sender:
     key = f"notify.receivers.{number}"
     if settings.url is not None:
         assert settings.secret is not None
-        secret = _resolved(plant, settings.secret, f"{key}.secret")
+        secret = secret_of(settings.secret, plant.base_dir, f"{key}.secret")
         ca_file = None if settings.ca_file is None else plant.base_dir / settings.ca_file
         url = settings.url
         return _at(key, lambda: WebhookSender(url, secret, ca_file))
     assert settings.apprise is not None
-    address = _resolved(plant, settings.apprise, f"{key}.apprise")
+    address = secret_of(settings.apprise, plant.base_dir, f"{key}.apprise")
     if find_spec("apprise") is None:
         raise PluginError(
             f"receiver {settings.name} needs apprise, which is not installed: pip install 'streamad-monitor[notify]'"
@@ -59,15 +59,6 @@ def sender_of(plant: Plant, number: int) -> Sender:
     from streamad.notify.by_apprise import AppriseSender  # noqa: PLC0415 - an extra
 
     return _at(key, lambda: AppriseSender(address))
-
-
-def _resolved(plant: Plant, source: SecretSource, key: str) -> str:
-    if source.file is not None:
-        source = SecretSource(file=plant.base_dir / source.file)
-    try:
-        return source.resolve().get_secret_value()
-    except ConfigError as error:
-        raise ConfigError([Problem(key, problem.message) for problem in error.problems]) from None
 
 
 def _at(key: str, make: Callable[[], T]) -> T:

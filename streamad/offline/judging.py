@@ -25,6 +25,7 @@ from streamad.offline.models import Models
 from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.runtime.recordings import read_by_partition
+from streamad.schemas.fetching import fetching
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, Window
 
@@ -184,12 +185,22 @@ async def judged(
     """
     ended: list[str] = []
     try:
-        found = read_by_partition(plant.settings, source, plant.clock, counters, show, table=table, on_end=ended.append)
-        async with aclosing(found):
-            async for partition, closed in found:
-                while ended:
-                    yield judge.end(ended.pop(0))
-                yield judge.add(partition, closed.sequence)
+        async with fetching(plant) as fetcher:
+            found = read_by_partition(
+                plant.settings,
+                source,
+                plant.clock,
+                counters,
+                show,
+                table=table,
+                on_end=ended.append,
+                fetcher=fetcher,
+            )
+            async with aclosing(found):
+                async for partition, closed in found:
+                    while ended:
+                        yield judge.end(ended.pop(0))
+                    yield judge.add(partition, closed.sequence)
         yield judge.finish()
     finally:
         await source.close()

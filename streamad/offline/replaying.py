@@ -31,6 +31,7 @@ from streamad.offline.units import Task
 from streamad.ports import Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
+from streamad.schemas.fetching import fetching
 from streamad.settings.fields import ConfigSection
 from streamad.telemetry.events import EventLog
 
@@ -76,22 +77,24 @@ class Replayer:
             if self._batchers is None:
                 self._batchers = await models_at_work(plant, versions=self._task.versions, emit=events.emit)
                 self._explainer = explainer_for(plant)
-            pipeline = Pipeline(
-                settings,
-                source,
-                UnsavedCommitter({role: _RowSink(writer) for role, writer in rows.items()}),
-                self._batchers,
-                plant.clock,
-                explainer=self._explainer,
-                with_verdicts=True,
-                with_windows=True,
-                on_judged=judged,
-                events=events,
-                table=self._table,
-                looking=looking_for(plant, self._batchers, self._explainer, events.emit),
-            )
-            await pipeline.run()
-            await pipeline.commit_events()
+            async with fetching(plant) as fetcher:
+                pipeline = Pipeline(
+                    settings,
+                    source,
+                    UnsavedCommitter({role: _RowSink(writer) for role, writer in rows.items()}),
+                    self._batchers,
+                    plant.clock,
+                    explainer=self._explainer,
+                    with_verdicts=True,
+                    with_windows=True,
+                    on_judged=judged,
+                    events=events,
+                    table=self._table,
+                    looking=looking_for(plant, self._batchers, self._explainer, events.emit),
+                    fetcher=fetcher,
+                )
+                await pipeline.run()
+                await pipeline.commit_events()
         finally:
             await source.close()
         counted = pipeline.counters.as_dict()

@@ -52,7 +52,7 @@ DEAD_LETTER_KINDS: Final = (*get_args(DecodeErrorKind), BAD_VALUE, TIME_JUMP)
 """Kinds that are there from the beginning: an increase from nothing to one is none for Prometheus."""
 EVENT_KINDS: Final = (
     "backend_refused", "broker_back", "broker_silent", "drift", "low_watermark_old", "many_alerts", "model_promoted",
-    "plant_changed", "training_failed", "waits_for_review",
+    "plant_changed", "schema_registry_back", "schema_registry_silent", "training_failed", "waits_for_review",
 )  # fmt: skip
 _DECISIONS: Final = get_args(Decision)
 _MOST_PARTITIONS = 1_000
@@ -126,6 +126,7 @@ class WorkerCollector(Collector):
             ("buffered_bytes", "Bytes of samples in memory.", gauges.buffered_bytes),
             ("waiting_verdicts", "Finished sequences without a committed verdict.", gauges.waiting_verdicts),
             ("waiting_attributions", "Committed alerts without their attribution.", gauges.waiting_attributions),
+            ("waiting_for_schemas", "Partitions that wait for the Schema Registry.", gauges.waiting_for_schemas),
         ):
             yield _gauge(name, said, (), {(): float(value)})
         lags = GaugeMetricFamily(

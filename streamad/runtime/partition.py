@@ -197,6 +197,7 @@ class Partition:
     ``telling``: the event about them is in no commit yet. ``split`` are all of them; those not seen for
     ``closed_memory`` go to ``leaving`` until a commit, and then to ``left``, as long as something is known of them; on
     the record clock none is due before ``let_go_us``.
+    ``fetching``: its records wait for schemas; nothing is read of it until then.
     ``orphans``: claims of a former owner on streams that are not known here, with their record times, the oldest first.
     """
 
@@ -226,6 +227,7 @@ class Partition:
     left: set[str] = field(default_factory=set)
     let_go_us: int = 0
     orphans: dict[str, int] = field(default_factory=dict)
+    fetching: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
@@ -264,9 +266,10 @@ class Partition:
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks under way: judging, explaining and the commit."""
-        committing = [] if self.committing is None else [self.committing.task]
-        return [*(waiting.task for waiting in self.in_flight), *self.payments.tasks, *committing]
+        """Return the tasks under way: judging, explaining, the commit, and fetching schemas."""
+        others = [] if self.committing is None else [self.committing.task]
+        others += [] if self.fetching is None else [self.fetching]
+        return [*(waiting.task for waiting in self.in_flight), *self.payments.tasks, *others]
 
     def is_through(self, event: PartitionEnded) -> bool:
         """Return whether all before ``event`` was read; False for an event from before the last seek."""

@@ -22,6 +22,8 @@ from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import LocalClaims, StreamHomes
 from streamad.runtime.submitter import Submitter
 from streamad.runtime.takeover import Releases, TakeOver
+from streamad.schemas.fetching import Fetcher
+from streamad.schemas.waiting import SchemaWaits
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at, wait_for_either
 from streamad.telemetry.events import EventLog
@@ -50,7 +52,8 @@ class Pipeline:
     judged windows. After the commit ``on_judged`` is called with the latency in us since the batch that ended the
     sequence, ``on_explained`` with an attribution,
     ``on_warned`` with a warning and its attribution. Tasks beside it log through ``events`` or ``emit``. ``table`` is
-    that of ``sequences.table``; ``looking`` looks at running sequences, if that is wanted.
+    that of ``sequences.table``; ``looking`` looks at running sequences, if that is wanted; ``fetcher`` fetches the
+    schemas of ``decode.registry``.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Pipeline:
         table: BatchTable | None = None,
         looking: Looking | None = None,
         on_warned: Callable[[EarlyWarning, Attribution | None], None] | None = None,
+        fetcher: Fetcher | None = None,
     ) -> None:
         # Above 15 attributes: it makes the parts of the way of a message and joins them; each part holds its own state.
         self.counters = Counters()
@@ -94,7 +98,9 @@ class Pipeline:
             made.take_up(debts)
             return made
 
-        self._take_over = TakeOver(settings, source, clock, self.counters, payments, table=table)
+        schemas = None if fetcher is None else fetcher.schemas
+        self._waits = SchemaWaits(source, fetcher, clock, self._on_done)
+        self._take_over = TakeOver(settings, source, clock, self.counters, payments, table=table, schemas=schemas)
         self._submitter = Submitter(
             settings,
             clock,
@@ -160,7 +166,7 @@ class Pipeline:
             self._log.info("run ended", **self.counters.as_dict())
         finally:
             ticker.cancel()
-            left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks]
+            left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks, *self._waits.tasks]
             left += [] if self._visit is None else [self._visit]
             left += [restoring.task for restoring in self._restoring.values()]
             for partition in self._partitions.values():
@@ -177,11 +183,13 @@ class Pipeline:
         try:
             while not self.was_stopped:
                 await self._make_room()
-                if pull is None:
+                for held in self._waits.released():
+                    await self._handle(held)
+                if pull is None and not self._waits.held:
                     pull = asyncio.ensure_future(anext(source_events, None))
-                await self._wait_for(pull)
+                await self._wait_for(*([] if pull is None or self._waits.held else [pull]))
                 await self._finish_tasks()
-                if pull.done():
+                if pull is not None and pull.done() and not self._waits.held:
                     event, pull = pull.result(), None
                     if is_first:
                         await self._take_up_unread()
@@ -241,6 +249,8 @@ class Pipeline:
     # --- events of the source ---
 
     async def _handle(self, event: SourceEvent) -> None:
+        if self._waits.holds(event):
+            return
         match event:
             case RecordBatch():
                 await self._take(event)
@@ -292,6 +302,10 @@ class Pipeline:
             for early in restoring.early:
                 await self._handle(early)
         for partition in list(self._partitions.values()):
+            if partition.fetching is not None and partition.fetching.done() and not self._is_through:
+                fetched, partition.fetching = partition.fetching, None
+                fetched.result()
+                self.status.moved()
             if partition.committing is not None and partition.committing.task.done():
                 self._committed(partition, partition.committing)
 
@@ -302,6 +316,7 @@ class Pipeline:
         if restoring is None and partition is None:
             return
         self._commits.forget(name, partition)
+        self._waits.forget(name)
         left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
         if partition is not None:
             left += partition.tasks
@@ -333,9 +348,8 @@ class Pipeline:
             restoring.early.append(batch)
         partition = self._partitions.get(batch.partition)
         rest = None if partition is None else partition.rest_of(batch)
-        if partition is None or rest is None:
-            return
-        if await self._submitter.take(partition, rest):
+        ready = None if partition is None or rest is None else self._waits.ready(partition, rest)
+        if partition is not None and ready is not None and await self._submitter.take(partition, ready):
             self.status.moved()
 
     # --- judging and commits ---

@@ -18,6 +18,7 @@ from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import BatchTable
 from streamad.ports import Clock, Feed, FeedRecord, RangedSource, SizedSource, Source
 from streamad.ranges import EVERYTHING, Span
+from streamad.schemas.fetching import Fetcher
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.tasks import wait_for_either
@@ -42,12 +43,15 @@ class PacedSource:
     due at once.
     """
 
-    def __init__(self, source: Source, speed: float, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self, source: Source, speed: float, clock: Clock, settings: Settings, fetcher: Fetcher | None = None
+    ) -> None:
         self.options_model: type[BaseModel] = source.options_model
         self._source = source
         self._speed = speed
         self._clock = clock
-        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
+        self._fetcher = fetcher
+        self._decoder = _decoder(settings, fetcher)
         self._is_relative = settings.decode.counts_from_start
         self._by_restart = "restart" in settings.sequences.end
         self._anchors: dict[tuple[str, str], tuple[str | None, int, int]] = {}
@@ -59,6 +63,8 @@ class PacedSource:
             if not isinstance(event, RecordBatch):
                 yield event
                 continue
+            if self._fetcher is not None:
+                await self._fetcher.fetch_for(event.records)
             group: list[Record] = []
             for record in event.records:
                 wait_us = self._due_us(event.partition, record) - self._clock.monotonic_us()
@@ -107,6 +113,11 @@ class PacedSource:
         return anchor[2] + round((time_us - anchor[1]) / self._speed)
 
 
+def _decoder(settings: Settings, fetcher: Fetcher | None) -> Decoder:
+    schemas = None if fetcher is None else fetcher.schemas
+    return Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_, schemas)
+
+
 class MeasuredSource:
     """Delivers the events of a finite source, and tells how much of it was read."""
 
@@ -151,9 +162,10 @@ async def read_sequences(
     on_progress: Callable[[Counters, float | None], None] | None = None,
     *,
     table: BatchTable | None = None,
+    fetcher: Fetcher | None = None,
 ) -> AsyncIterator[FinishedSequence]:
     """Yield the sequences of ``read_by_partition``. Raises SourceError."""
-    found = read_by_partition(settings, source, clock, counters, on_progress, table=table)
+    found = read_by_partition(settings, source, clock, counters, on_progress, table=table, fetcher=fetcher)
     async with aclosing(found):
         async for _, closed in found:
             yield closed.sequence
@@ -168,13 +180,15 @@ async def read_by_partition(
     *,
     table: BatchTable | None = None,
     on_end: Callable[[str], None] | None = None,
+    fetcher: Fetcher | None = None,
 ) -> AsyncGenerator[tuple[str, Closed]]:
     """Yield partition and sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError.
 
     ``on_progress`` gets the share of the source that was read, None if unknown. ``table``: that of ``sequences.table``.
-    ``on_end`` is called with a partition after its last sequence.
+    ``on_end`` is called with a partition after its last sequence. ``fetcher`` fetches the schemas of
+    ``decode.registry``.
     """
-    decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
+    decoder = _decoder(settings, fetcher)
     columns = ColumnReader.of(settings, decoder)
     intakes: dict[str, Intake] = {}
     measured = MeasuredSource(source)
@@ -193,6 +207,8 @@ async def read_by_partition(
             await measured.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
             intake = intakes[event.partition]
+            if fetcher is not None:
+                await fetcher.fetch_for(event.records)
             finished = intake.take(event, clock.now_us())
             intake.take_aside()
         elif isinstance(event, ColumnBatch):

@@ -98,6 +98,7 @@ class Status:
             buffered_bytes=sum(each.intake.buffered_bytes + each.in_flight_bytes for each in partitions),
             waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
             waiting_attributions=sum(partition.payments.owes for partition in partitions),
+            waiting_for_schemas=sum(partition.fetching is not None for partition in partitions),
         )
 
     def report(self) -> None:

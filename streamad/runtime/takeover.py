@@ -8,6 +8,7 @@ from typing import Any
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
+from streamad.ingest.schemas.known import Schemas
 from streamad.ingest.table.rows import BatchTable
 from streamad.partition_progress import Debt, Progress, after_gap
 from streamad.ports import Clock, Committer, ResumableSource, Source, TransactionalSource
@@ -69,6 +70,7 @@ class TakeOver:
         payments: Callable[[Collection[Debt]], Payments],
         *,
         table: BatchTable | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
         self._settings = settings
         self._table = table
@@ -78,7 +80,9 @@ class TakeOver:
         self._counters = counters
         self.has_resumed = False
         """Whether a partition was continued behind records that an earlier run, or this one, has read."""
-        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
+        self._decoder = Decoder(
+            settings.decode, settings.channels, settings.route_field, settings.sequences.while_, schemas
+        )
         self._log = get_logger().bind(plant=settings.name)
 
     async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:

@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from streamad.settings.boundaries import BeginWord, EndWord, SequenceField, TagSettings, WordSettings
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, parse_duration_us
 from streamad.settings.numerals import MISSING_WORDS, DecimalMark, Numerals, ThousandsMark
+from streamad.settings.schemas.formats import Format, check_format
+from streamad.settings.schemas.registry import SchemaRegistrySettings
 from streamad.settings.time_format import NAMES, SERIALS, UNIX_UNITS, StepUnit, TimeFormat, TimeFormatText, TimeUnit
 from streamad.types import SequenceFrom
 
@@ -339,8 +341,11 @@ class FieldSettings(ConfigSection):
 class DecodeSettings(ConfigSection):
     """How messages are read."""
 
-    format: Literal["auto", "json", "msgpack", "influx"] = "auto"
-    """Wire format; auto: JSON or msgpack, by the first byte of each message; influx: InfluxDB's line protocol."""
+    format: Format = "auto"
+    """Wire format; auto: JSON or msgpack, by the first byte of each message, or as its schema says (`registry`);
+    influx: InfluxDB's line protocol; avro, json_schema, protobuf: such messages alone."""
+    registry: SchemaRegistrySettings | None = None
+    """Schema Registry with the schemas of messages that a serializer has framed; null: such messages are unreadable."""
     fields: FieldSettings | None = None
     """Field names of foreign messages; null: streamad's own format."""
     sequence_from: SequenceFrom = "message"
@@ -382,6 +387,11 @@ class DecodeSettings(ConfigSection):
             return name if name is None else ZoneInfo(name).key
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
+
+    @model_validator(mode="after")
+    def _registered(self) -> DecodeSettings:
+        check_format(self.format, has_registry=self.registry is not None)
+        return self
 
     @model_validator(mode="after")
     def _lines(self) -> DecodeSettings:

@@ -6,7 +6,7 @@ import os
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -164,3 +164,27 @@ class SecretSource(ConfigSection):
         except (OSError, IndexError, ValueError):
             # Without its cause: a decoding error holds the file's bytes.
             raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None
+
+
+def _secret_place(value: Any) -> Any:
+    if isinstance(value, (SecretSource, dict)) or value is None:
+        return value
+    raise ValueError("a secret must not stand in the config: write {env: NAME} or {file: PATH}")
+
+
+Secret = Annotated[SecretSource, BeforeValidator(_secret_place)]
+"""A secret, named by its place only."""
+
+
+def secret_of(source: SecretSource, base_dir: Path, key: str) -> str:
+    """Read a secret, of a file relative to ``base_dir``. Raises ConfigError naming ``key`` and the place."""
+    if source.file is not None:
+        source = SecretSource(file=base_dir / source.file)
+    try:
+        value = source.resolve().get_secret_value()
+    except ConfigError as error:
+        raise ConfigError([Problem(key, problem.message) for problem in error.problems]) from None
+    if not value:
+        place = f"environment variable {source.env}" if source.env is not None else f"file {source.file}"
+        raise ConfigError([Problem(key, f"the secret in {place} is empty")])
+    return value

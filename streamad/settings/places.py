@@ -98,12 +98,14 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
 def held_files(settings: Settings, base_dir: Path) -> dict[Path, str]:
     """Return the files of secrets, TLS keys and certificates, links resolved, with the keys of the config.
 
-    In the options of source and sinks, and of receivers of notices, they are what a key such as ``key_file`` or
-    ``{file: PATH}`` names; beside them those of the page.
+    In the options of source and sinks, of receivers of notices and of ``decode.registry``, they are what a key such as
+    ``key_file`` or ``{file: PATH}`` names; beside them those of the page.
     """
     web = settings.web
     options: dict[str, Any] = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
     options["bridge.options"] = {} if settings.bridge is None else settings.bridge.options
+    registry = settings.decode.registry
+    options["decode.registry"] = {} if registry is None else registry.model_dump(mode="json", exclude_none=True)
     options["web.tls"] = {} if web.tls is None else web.tls.model_dump(mode="json")
     for number, receiver in enumerate(settings.notify.receivers):
         options[f"notify.receivers.{number}"] = receiver.model_dump(mode="json", exclude_none=True)

@@ -164,7 +164,8 @@ class Gauges:
     """The state of a run at one moment; None: unknown.
 
     ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
-    by the records' own times; ``waiting_attributions``: committed alerts without theirs.
+    by the records' own times; ``waiting_attributions``: committed alerts without theirs; ``waiting_for_schemas``:
+    partitions that are not read on until the Schema Registry answers.
     """
 
     partitions: int
@@ -174,6 +175,7 @@ class Gauges:
     buffered_bytes: int
     waiting_verdicts: int
     waiting_attributions: int
+    waiting_for_schemas: int
 
 
 class Histogram:

@@ -28,8 +28,12 @@ LANES, INBOX = 1_200, 30
 _EVENTS = 60
 _FROM_FUTURE = 5
 _COUNTED = 100
-_SERIOUS = {"many_alerts", "plant_changed", "broker_silent", "feedback_unreadable", "too_many_streams"}
-_OVER = {"broker_back": "broker_silent", "many_alerts_over": "many_alerts"}
+_SERIOUS = {
+    "many_alerts", "plant_changed", "broker_silent", "schema_registry_silent", "feedback_unreadable", "too_many_streams"
+}  # fmt: skip
+_OVER = {
+    "broker_back": "broker_silent", "schema_registry_back": "schema_registry_silent", "many_alerts_over": "many_alerts"
+}  # fmt: skip
 """Events that end others."""
 _RECENT_US = 86_400_000_000
 _UNREAD = Words(

@@ -78,7 +78,9 @@ class FileSource:
         self._context = context
         check_named_format(self._options)
         if self._options.sort and context.times is None:
-            raise SourceError(f"{rest}: option 'sort' needs absolute times in the messages; leave it out")
+            raise SourceError(
+                f"{rest}: option 'sort' needs absolute times in the messages; leave it out (nor with decode.registry)"
+            )
         if context.rows_are_times:
             check_row_options(rest, self._options, context.sequence_from)
         self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from streamad.errors import ConfigError, Problem
 from streamad.plugins import ConnectorContext
-from streamad.settings.fields import Duration, Size
+from streamad.settings.fields import Duration, Secret, Size
 from streamad_connectors.kafka.client.credentials import Credentials
-from streamad_connectors.kafka.client.security import Secret, Security
+from streamad_connectors.kafka.client.security import Security
 
 _HOST = re.compile(r"([^\s/:@,\[\]]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
 _WEEK = 7 * 86_400_000_000

@@ -12,7 +12,7 @@ from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
 from streamad.commands.check.page import check_page
 from streamad.commands.check.places import check_checkpoint, check_notify, check_sinks, check_store
-from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
+from streamad.commands.check.source import check_recordings, check_schemas, check_source, check_topics, list_options
 from streamad.commands.check.table import check_table
 from streamad.commands.shared.console import (
     ConfigOption,
@@ -89,9 +89,9 @@ def check(
 
 def _check_source_and_sinks(plant: Plant) -> list[Finding]:
     topics, broken = check_topics(plant)
-    refused = check_table(plant)
-    is_readable = not refused and all(finding.outcome != "failed" for finding in topics)
-    return [*topics, *refused, *(check_source(plant) if is_readable else []), *check_sinks(plant, broken)]
+    refused, schemas = check_table(plant), check_schemas(plant)
+    is_readable = not refused and all(finding.outcome != "failed" for finding in [*topics, *schemas])
+    return [*topics, *refused, *schemas, *(check_source(plant) if is_readable else []), *check_sinks(plant, broken)]
 
 
 def _print(findings: list[Finding]) -> None:

@@ -17,12 +17,14 @@ from streamad.ingest.decode_values import FieldPath
 from streamad.ingest.forms.each import elements_in
 from streamad.ingest.forms.wire import Wire
 from streamad.ingest.intake import Intake
+from streamad.ingest.schemas.known import Schemas
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.ingest.table.rows import BatchTable
 from streamad.messages import DeadLetter, LateRecord
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.ports import Source
+from streamad.schemas.fetching import Fetcher, fetching
 from streamad.settings.boundaries import plain
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
@@ -41,6 +43,7 @@ MAX_RECORDS = 20_000
 MAX_SEQUENCES = 200
 MAX_BYTES = 128_000_000
 MAX_WAIT_S = 10.0
+_REGISTRY_US = 5_000_000
 _LOOKED_AT = 200
 _MOST_WORDS = 12
 
@@ -142,9 +145,9 @@ def _places_of_words(settings: Settings) -> Iterator[tuple[str, FieldPath, Field
 class _NotingDecoder(Decoder):
     """Notes in ``sample`` what it decodes, so that no record is decoded twice."""
 
-    def __init__(self, plant: Plant, sample: Sample) -> None:
+    def __init__(self, plant: Plant, sample: Sample, schemas: Schemas | None) -> None:
         settings = plant.settings
-        super().__init__(settings.decode, settings.channels, settings.route_field, settings.sequences.while_)
+        super().__init__(settings.decode, settings.channels, settings.route_field, settings.sequences.while_, schemas)
         self._sample = sample
         self._n_looked_at = 0
         self._places = list(_places_of_words(settings))
@@ -158,7 +161,7 @@ class _NotingDecoder(Decoder):
             self._sample.note(block)
         return decoded
 
-    def _parsed(self, record: Record, wire: Wire) -> Any:
+    def _parsed(self, record: Record, wire: Wire | None) -> Any:
         message = super()._parsed(record, wire)
         if self._n_looked_at < _LOOKED_AT:
             self._n_looked_at += 1
@@ -193,8 +196,13 @@ async def read_sample(plant: Plant, source: Source, table: BatchTable | None = N
 
     ``table`` is that of ``sequences.table``.
     """
+    async with fetching(plant, give_up_us=_REGISTRY_US) as fetcher:
+        return await _read_sample(plant, source, table, fetcher)
+
+
+async def _read_sample(plant: Plant, source: Source, table: BatchTable | None, fetcher: Fetcher | None) -> Sample:
     sample = Sample(np.zeros(len(plant.settings.channels), dtype=np.bool_), table=table)
-    decoder = _NotingDecoder(plant, sample)
+    decoder = _NotingDecoder(plant, sample, None if fetcher is None else fetcher.schemas)
     intakes: dict[str, Intake] = {}
     try:
         # Files that are sorted are read whole before their first record comes.
@@ -207,6 +215,8 @@ async def read_sample(plant: Plant, source: Source, table: BatchTable | None = N
                     )
                     await source.seek(event.partition, None)
                 else:
+                    if fetcher is not None and isinstance(event, RecordBatch):
+                        await fetcher.fetch_for(event.records)
                     _take(event, intakes, sample, plant.clock.now_us())
                 if sample.is_full:
                     break

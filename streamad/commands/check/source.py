@@ -26,6 +26,7 @@ from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
 from streamad.runtime.wiring import source_for
+from streamad.schemas.fetching import check_registry
 from streamad.settings.boundaries import WhileSettings, WordSet
 from streamad.settings.places import sink_urls
 from streamad.settings.plant_yaml import WindowSettings
@@ -86,6 +87,15 @@ async def _topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
 def _at_rest(source: Source) -> Source:
     """Return what ``source`` holds now: a member of a group would take partitions from the workers."""
     return source.between(None, None) if isinstance(source, RangedSource) else source
+
+
+def check_schemas(plant: Plant) -> list[Finding]:
+    """Check that the registry of ``decode.registry`` answers; no finding if there is none."""
+    try:
+        place = run_async(check_registry(plant))
+    except StreamadError as error:
+        return failure("decode.registry", error)
+    return [] if place is None else [ok("decode.registry", f"{place} answers")]
 
 
 def list_options(plant: Plant) -> list[Finding]:

@@ -25,6 +25,7 @@ from streamad.plant import Plant
 from streamad.plugins import failure_of
 from streamad.runtime.recordings import read_sequences
 from streamad.safe_text import one_line
+from streamad.schemas.fetching import fetching
 from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, FloatArray, Window
 
@@ -57,15 +58,20 @@ async def find_recorded(plant: Plant, recording: str, beginning: str, name: tupl
 
         try:
             table = read_table(settings, plant.base_dir)
-            sequences = cast("Any", read_sequences(settings, source, plant.clock, counters, show, table=table))
-            async with aclosing(sequences):
-                async for sequence in sequences:
-                    n_sequences += 1
-                    its_id = alert_id(sequence.stream, sequence.sequence, sequence.first_position, sequence.start_us)
-                    if its_id.startswith(beginning):
-                        found[its_id] = sequence
-                    elif name == (sequence.stream, sequence.sequence):
-                        namesake = its_id
+            async with fetching(plant) as fetcher:
+                sequences = cast(
+                    "Any",
+                    read_sequences(settings, source, plant.clock, counters, show, table=table, fetcher=fetcher),
+                )
+                async with aclosing(sequences):
+                    async for sequence in sequences:
+                        n_sequences += 1
+                        first_us = sequence.start_us
+                        its_id = alert_id(sequence.stream, sequence.sequence, sequence.first_position, first_us)
+                        if its_id.startswith(beginning):
+                            found[its_id] = sequence
+                        elif name == (sequence.stream, sequence.sequence):
+                            namesake = its_id
         finally:
             await source.close()
     if len(found) > 1:

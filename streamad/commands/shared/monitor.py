@@ -19,6 +19,7 @@ from streamad.language import percent
 from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.plant import Plant
 from streamad.ports import Committer, SizedSource, Source
+from streamad.schemas.fetching import fetcher_of
 from streamad.system.tasks import is_stop
 from streamad.telemetry.events import Emit, EventLog
 
@@ -222,7 +223,7 @@ class Monitor:
     one of several workers, and ends with its supervisor. ``watcher`` is told of every judged sequence and attribution.
     ``beside`` is entered while the pipeline runs. ``normal``: which sequences are labelled normal, if the alerts of
     these alone tell whether the plant differs from its training. ``learner`` makes the learner that the run starts.
-    ``is_paced``: records of a recording come when they are due.
+    ``is_paced``: records of a recording come when they are due. ``fetcher`` fetches the schemas of ``decode.registry``.
     """
 
     def __init__(
@@ -249,6 +250,7 @@ class Monitor:
         self._events = EventLog(
             plant.settings.name, plant.clock, shown_events(plant, quiet=not tells_events, is_service=learns)
         )
+        self.fetcher = fetcher_of(plant, self._events.emit)
         self._learning = self._serving_of(learner) if learns else None
         self._is_of_plant = learns
         self._normal = normal
@@ -324,6 +326,7 @@ class Monitor:
                 table=read_table(plant.settings, plant.base_dir),
                 looking=looking_for(plant, batchers, explainer, self._events.emit),
                 on_warned=self._on_warned,
+                fetcher=self.fetcher,
             )
             if learning is not None:
                 pipeline.counters.learning = learning.counters
@@ -347,6 +350,8 @@ class Monitor:
             self._lines.close()
             if explainer is not None:
                 explainer.close()
+            if self.fetcher is not None:
+                await self.fetcher.close()
             try:
                 await source.close()
             finally:

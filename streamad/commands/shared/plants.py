@@ -61,10 +61,12 @@ def check_parts(plant: Plant) -> list[Problem]:
     from streamad.ingest.decode import Decoder  # noqa: PLC0415 - a command that checks no parts needs none of them
     from streamad.ingest.table.reading import read_table  # noqa: PLC0415
     from streamad.learn.parts import check_references, detector_for  # noqa: PLC0415
+    from streamad.schemas.fetching import fetcher_of  # noqa: PLC0415
 
     settings = plant.settings
     parts: dict[str, Callable[[], Any]] = {
         "decode": lambda: Decoder(settings.decode, settings.channels, settings.route_field, settings.sequences.while_),
+        "decode.registry": lambda: fetcher_of(plant),
         "source.url": lambda: source_for(plant),
         "sequences.table": lambda: read_table(settings, plant.base_dir),
         "model.detector": lambda: detector_for(plant),

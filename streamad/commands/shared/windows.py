@@ -29,6 +29,7 @@ from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.runtime.recordings import read_by_partition
+from streamad.schemas.fetching import fetching
 from streamad.settings.outputs import AlertSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.system.threads import judging_on_one_thread
@@ -197,20 +198,21 @@ async def read_windows(
 
         try:
             table = read_table(plant.settings, plant.base_dir)
-            async for partition, closed in read_by_partition(
-                plant.settings, source, plant.clock, recordings.counters, show, table=table
-            ):
-                sequence = closed.sequence
-                place_of = Place(partition, sequence.stream, closed.key)
-                label = None if labels is None else labels.of(sequence.stream, sequence.sequence)
-                if labels is None or (label is not None and not label.is_anomalous):
-                    recordings.add(sequence, place_of, router, plant.settings)
-                    continue
-                recordings.not_normal.append(f"{sequence.sequence!r} of stream {sequence.stream!r}")
-                if label is None:
-                    recordings.n_unlabelled += 1
-                elif recordings.anomalous is not None:
-                    recordings.anomalous.add(sequence, place_of, router, plant.settings)
+            async with fetching(plant) as fetcher:
+                async for partition, closed in read_by_partition(
+                    plant.settings, source, plant.clock, recordings.counters, show, table=table, fetcher=fetcher
+                ):
+                    sequence = closed.sequence
+                    place_of = Place(partition, sequence.stream, closed.key)
+                    label = None if labels is None else labels.of(sequence.stream, sequence.sequence)
+                    if labels is None or (label is not None and not label.is_anomalous):
+                        recordings.add(sequence, place_of, router, plant.settings)
+                        continue
+                    recordings.not_normal.append(f"{sequence.sequence!r} of stream {sequence.stream!r}")
+                    if label is None:
+                        recordings.n_unlabelled += 1
+                    elif recordings.anomalous is not None:
+                        recordings.anomalous.add(sequence, place_of, router, plant.settings)
         finally:
             await source.close()
     return recordings

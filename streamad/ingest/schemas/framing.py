@@ -18,6 +18,8 @@ SchemaKey: TypeAlias = int | str
 """A schema's id, or its GUID as text in lower case."""
 
 _ID, _GUID = 0, 1
+LAST_FRAMING = _GUID
+"""No message that a serializer has framed begins with a greater byte."""
 _ID_END, _GUID_END = 5, 17
 _APICURIO = (
     "set apicurio.registry.use-id=contentId, apicurio.registry.headers.enabled=false and an id handler of four bytes "

@@ -151,12 +151,10 @@ class Partition:
 
     def live(self, *, may_crash: bool) -> bool:
         """Run one process; return whether it reached the end."""
-        plant = self.settings
-        decoder = Decoder(plant.decode, plant.channels, plant.route_field, plant.sequences.while_)
         intake = Intake(
             "p",
             self.settings,
-            decoder,
+            self.decoder(),
             Counters(),
             seen_from_start=self.from_start,
             progress=self.progress,
@@ -172,7 +170,7 @@ class Partition:
             return not (may_crash and self.choose("crash", 12) == 12)
 
         for batch in self.read_again():
-            in_flight += intake.take(batch, START_US)
+            in_flight += self.take(intake, batch)
             if not goes_on(self.done):
                 return False
         assert not intake.is_recovering
@@ -187,6 +185,14 @@ class Partition:
         aside += intake.take_aside()
         self.commit(intake, in_flight, aside, len(in_flight), len(self.events), ended=True)
         return not (may_crash and self.choose("crash", 4) == 4)
+
+    def decoder(self) -> Decoder:
+        """Return the decoder of a new process."""
+        plant = self.settings
+        return Decoder(plant.decode, plant.channels, plant.route_field, plant.sequences.while_)
+
+    def take(self, intake: Intake, batch: RecordBatch) -> list[Closed]:
+        return intake.take(batch, START_US)
 
     def read_again(self) -> list[RecordBatch]:
         """Return the records from the low watermark on, in batches cut anew."""
@@ -206,7 +212,7 @@ class Partition:
     def happen(self, intake: Intake, i: int, j: int) -> list[Closed]:
         step = self.script[i]
         if j < 0:
-            return intake.take(RecordBatch("p", (step.record,), step.next_offset), START_US)
+            return self.take(intake, RecordBatch("p", (step.record,), step.next_offset))
         if step.outside[j].kind == "expire":
             return intake.expire(step.outside[j].idle_us, START_US)
         return intake.evict_largest(START_US)

@@ -25,6 +25,7 @@ from streamad.messages import Attribution, EarlyWarning, Event, ModelRef, Role, 
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
+from streamad.schemas.fetching import Fetcher
 from streamad.settings.plant_yaml import Settings
 from streamad.system.output_files import output_files
 from streamad.telemetry.events import EventLog
@@ -143,6 +144,7 @@ async def run_pipeline(
     table: BatchTable | None = None,
     versions: Mapping[str, ModelInService] | None = None,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
+    fetcher: Callable[[Clock, EventLog], Fetcher] | None = None,
 ) -> Run:
     """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it.
 
@@ -175,6 +177,7 @@ async def run_pipeline(
             return (versions or {})[ref.version]
 
         looking = Looking(settings, batcher, clock, load=load, explainer=explainer, emit=log.emit)
+    fetches = None if fetcher is None else fetcher(clock, log)
     pipeline = Pipeline(
         settings,
         source,
@@ -190,6 +193,7 @@ async def run_pipeline(
         table=table,
         looking=looking,
         on_warned=lambda warning, _: told.append(warning),
+        fetcher=fetches,
     )
     run = Run(pipeline, sinks, judged, latencies_us, events, explained, told)
     task = asyncio.create_task(pipeline.run())
@@ -201,6 +205,8 @@ async def run_pipeline(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await batcher.close()
+        if fetches is not None:
+            await fetches.close()
     return run
 
 

@@ -275,7 +275,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "schema_registry",
         b"\0\0\0\1\0\x02r1\x02",
-        "0x00, schema id 256; Avro or Protobuf): let its producer write plain",
+        "0x00, schema id 256; Avro or Protobuf): set decode.registry",
     ),
     ("schema_registry", b'\0\0\0\0\x07{"stream":"r1"}', "schema id 7; JSON Schema"),
     ("schema_registry", b"\3\0" + b"u" * 16 + b"\x02r1", "AWS Glue Schema Registry serializer (0x03)"),

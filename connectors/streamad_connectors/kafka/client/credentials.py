@@ -21,7 +21,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from streamad.errors import ConfigError, Problem
-from streamad.settings.fields import SecretSource
+from streamad.settings.fields import SecretSource, secret_of
 from streamad_connectors.kafka.client.msk import SigningError, signed_token
 
 if TYPE_CHECKING:
@@ -57,16 +57,7 @@ class Credentials:
     def secret(self, option: str) -> str:
         """Read the secret of ``option``. Raises ConfigError naming option and place."""
         source = cast("SecretSource", getattr(self.security, option))
-        if source.file is not None:
-            source = SecretSource(file=self.base_dir / source.file)
-        try:
-            value = source.resolve().get_secret_value()
-        except ConfigError as error:
-            texts = [problem.message for problem in error.problems]
-            raise ConfigError([Problem(f"{self.path}.{option}", text) for text in texts]) from None
-        if not value:
-            raise ConfigError([Problem(f"{self.path}.{option}", f"the secret in {_place(source)} is empty")])
-        return value
+        return secret_of(source, self.base_dir, f"{self.path}.{option}")
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context of a broker connection. Raises ConfigError naming an unusable file."""
@@ -137,10 +128,6 @@ class Credentials:
                 context.load_verify_locations(str(self.base_dir / security.ca_file))
             handlers.append(urllib.request.HTTPSHandler(context=context))
         return request, urllib.request.build_opener(*handlers)
-
-
-def _place(source: SecretSource) -> str:
-    return f"environment variable {source.env}" if source.env is not None else f"file {source.file}"
 
 
 def _wants_password(error: Exception, key: Path) -> bool:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from streamad.settings.fields import SecretSource
+from streamad.settings.fields import Secret
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def _secret_place(value: Any) -> Any:
-    if isinstance(value, (SecretSource, dict)) or value is None:
-        return value
-    raise ValueError("a secret must not stand in the config: write {env: NAME} or {file: PATH}")
-
-
-Secret = Annotated[SecretSource, BeforeValidator(_secret_place)]
 
 
 class Security(BaseModel):

@@ -140,6 +140,11 @@ class KafkaSource:
             reader.begin(reading, begin)
         return begin
 
+    def pause(self, partition: str) -> None:
+        """Deliver no more of ``partition`` until its next ``seek``."""
+        if self._reader is not None and (reading := self._reader.get(partition)) is not None:
+            self._reader.hold(reading)
+
     async def close(self) -> None:
         """Leave the group and end the iterator; safe to call twice. Takes one request time-out at most."""
         self._closed = True

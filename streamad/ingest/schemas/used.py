@@ -1,0 +1,105 @@
+"""The schemas that a partition's records were read with: the law of restarts for registered schemas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from streamad.errors import DecodeError, SourceError
+from streamad.ingest.schemas.framing import SchemaKey, framed
+from streamad.ingest.schemas.known import KnownSchema, Schemas
+from streamad.partition_progress import Progress, UsedSchema
+from streamad.types import Record
+
+if TYPE_CHECKING:
+    from streamad.ingest.decode import Decoder
+
+MOST_USED: Final = 1_000
+"""Records between LWM and N were read with so many schemas at most: those of further ones become dead letters."""
+
+
+class UsedSchemas:
+    """The schemas that records of one partition were read with, as its progress keeps them.
+
+    Law: a record below N (``resume_at``) is read with a schema if it was at the first reading, and not otherwise,
+    whatever the registry says since. Registered later, it stays unknown there; gone, or another one by the same id, it
+    is a SourceError.
+    """
+
+    def __init__(
+        self, schemas: Schemas, partition: str, saved: Mapping[str, UsedSchema] | None = None, resume_at: int = 0
+    ) -> None:
+        self._schemas = schemas
+        self._partition = partition
+        self._used = dict(saved or {})
+        self._resume_at = resume_at
+
+    def wanted(self, records: Iterable[Record], now_us: int) -> dict[SchemaKey, int]:
+        """Return the schemas to ask for before ``records`` are decoded, each with the first offset that needs it."""
+        found: dict[SchemaKey, int] = {}
+        for record in records:
+            if (schema := _schema_of(record)) is None or schema in found:
+                continue
+            if self._may_read(schema, record.offset) and not self._schemas.is_settled(schema, now_us):
+                found[schema] = record.offset
+        return found
+
+    def known(self, schema: SchemaKey, offset: int) -> KnownSchema:
+        """Return the schema of the record at ``offset``, and note that it was read with it.
+
+        Raises DecodeError (unknown_schema) if there is none, SourceError if it was there at the first reading.
+        """
+        used = self._used.get(str(schema))
+        if not self._may_read(schema, offset):
+            if offset < self._resume_at:
+                raise DecodeError("unknown_schema", f"schema {schema} was not known when this was read first")
+            raise DecodeError("unknown_schema", f"schema {schema}: more than {MOST_USED} schemas are in use already")
+        try:
+            found = self._schemas.known(schema, offset)
+        except DecodeError as error:
+            if used is None:
+                raise
+            raise SourceError(self._changed(schema, used, f"cannot be had any more ({error})")) from None
+        if used is None:
+            self._used[str(schema)] = UsedSchema(offset, offset, found.digest)
+        elif used.digest != found.digest:
+            raise SourceError(self._changed(schema, used, "is another one now"))
+        elif offset > used.last:
+            self._used[str(schema)] = UsedSchema(used.first, offset, used.digest)
+        return found
+
+    def saved(self, low_watermark: int) -> dict[str, UsedSchema]:
+        """Return what a restart from ``low_watermark`` on must know; the rest is forgotten."""
+        self._used = {schema: used for schema, used in self._used.items() if used.last >= low_watermark}
+        return dict(self._used)
+
+    def _may_read(self, schema: SchemaKey, offset: int) -> bool:
+        used = self._used.get(str(schema))
+        if offset < self._resume_at:
+            return used is not None and used.first <= offset
+        return used is not None or len(self._used) < MOST_USED
+
+    def _changed(self, schema: SchemaKey, used: UsedSchema, how: str) -> str:
+        return (
+            f"{self._partition}: records from offset {used.first} on were read with schema {schema} of "
+            f"{self._schemas.place}, which {how}, so their sequences cannot be read as before: restore it there"
+        )
+
+
+def by_partition(decoder: Decoder, partition: str, progress: Progress | None) -> tuple[UsedSchemas | None, Decoder]:
+    """Return what notes the schemas of a partition's records, None without a registry, and a decoder that asks it."""
+    if not isinstance(decoder.schemas, Schemas):
+        return None, decoder
+    saved, resume_at = ({}, 0) if progress is None else (progress.schemas, progress.next_offset)
+    used = UsedSchemas(decoder.schemas, partition, saved, resume_at)
+    return used, decoder.reading_by(used)
+
+
+def _schema_of(record: Record) -> SchemaKey | None:
+    if record.native:
+        return None
+    try:
+        found = framed(record)
+    except DecodeError:
+        return None
+    return None if found is None else found.schema

@@ -1,0 +1,1 @@
+"""The client of a Schema Registry, and what waits for its schemas."""

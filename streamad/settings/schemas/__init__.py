@@ -1,0 +1,1 @@
+"""Settings of messages with registered schemas: formats, and the registry."""
