@@ -5,7 +5,9 @@ runs with the files of ``examples/recipes``, where only addresses are replaced; 
 ``tests/support/recipes``, where ``tests/unit/docs/test_recipes.py`` reads it back.
 
 Needs on this machine, none of it part of streamad: the Python packages ``asyncua`` (LGPL) and ``paho-mqtt``, mosquitto,
-and what the recipe's function names. The broker is that of ``scripts/kafka``.
+and what the recipe's function names: a Telegraf (or ``go build -tags custom,inputs.opcua,...`` of its ``cmd/telegraf``
+with the plug-ins of the files), ``npm install node-red@4``, Maven's connect-runtime and connect-file. The broker is
+that of ``scripts/kafka``.
 
 Run: ``python benchmarks/recipes.py opcua --telegraf BINARY``, likewise ``sparkplug`` (also
 ``--proto``, the folder of Eclipse Tahu's file), ``node-red --node-red MODULES`` and ``connect --connect JARS``.
@@ -17,6 +19,7 @@ import argparse
 import asyncio
 import contextlib
 import importlib
+import json
 import shutil
 import socket
 import struct
@@ -206,19 +209,57 @@ def opcua(folder: Path, given: argparse.Namespace) -> None:
     shutil.copy(folder / "kept" / "reactors-0.records.jsonl", KEPT / "opcua.records.jsonl")
 
 
+@contextlib.contextmanager
+def subscribed(folder: Path, given: argparse.Namespace, names: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start Telegraf and wait until it has subscribed."""
+    log = folder / f"{given.telegraf.name}.log"
+    before = log.stat().st_size if log.exists() else 0
+    with started(given.telegraf, *(part for name in names for part in ("--config", name)), cwd=folder) as process:
+        wait_for("Telegraf's subscription", lambda: b"Connected" in log.read_bytes()[before:])
+        yield process
+
+
 def sparkplug(folder: Path, given: argparse.Namespace) -> None:
-    """Telegraf reads Sparkplug B from mosquitto, and writes to Kafka; ``--proto``: the folder of sparkplug_b.proto."""
+    """Telegraf reads Sparkplug B from mosquitto, and writes to Kafka; ``--proto``: the folder of sparkplug_b.proto.
+
+    With ``--disturb telegraf`` Telegraf is killed amid it and started again later, with ``kafka`` the broker is stopped
+    and started: the outcome is compared with the kept one.
+    """
     shutil.copy(given.proto / "sparkplug_b.proto", folder)
     names = ("telegraf-sparkplug.conf", "telegraf-file.conf", "telegraf-kafka.conf")
-    with kafka(folder, "sparkplug.yaml") as broker, mosquitto(folder) as port:
+    messages = list(sparkplug_messages())
+    with kafka(folder, "sparkplug.yaml") as broker, mosquitto(folder) as port, contextlib.ExitStack() as running:
         copied(folder, *names, localhost_1883=f"localhost:{port}", localhost_9092=broker)
-        with started(given.telegraf, *(part for name in names for part in ("--config", name)), cwd=folder):
-            log = folder / f"{given.telegraf.name}.log"
-            wait_for("Telegraf's subscription", lambda: b"Connected" in log.read_bytes())
-            published(port, sparkplug_messages(), 0.01)
-            wait_for("the last batch", lambda: f'"B-{BATCHES}"' in (folder / "reactors.jsonl").read_text("utf-8"))
-            time.sleep(4)  # a flush of both outputs
-    shutil.copy(folder / "kept" / "reactors-0.records.jsonl", KEPT / "sparkplug.records.jsonl")
+        telegraf = running.enter_context(subscribed(folder, given, names))
+        published(port, iter(messages[:60]), 0.02)
+        script = (str(ROOT / "scripts/kafka"), "--data", folder / "kafka")
+        if given.disturb == "telegraf":
+            telegraf.kill()
+            telegraf.wait()
+        elif given.disturb == "kafka":
+            subprocess.run([script[0], "stop", *script[1:]], check=True)
+        published(port, iter(messages[60:90]), 0.02)
+        if given.disturb == "telegraf":
+            running.enter_context(subscribed(folder, given, names))
+        elif given.disturb == "kafka":
+            ports = ("--port", broker.rpartition(":")[2], "--controller-port", str(free_port()))
+            subprocess.run([script[0], "start", *script[1:], *ports], check=True)
+        published(port, iter(messages[90:]), 0.02)
+        wait_for("the last batch", lambda: f'"B-{BATCHES}"' in (folder / "reactors.jsonl").read_text("utf-8"))
+        time.sleep(20 if given.disturb else 4)  # a flush of both outputs, also after a pause between tries
+    kept = KEPT / "sparkplug.records.jsonl"
+    found = [json.loads(line)["value_base64"] for line in written_lines(folder / "kept" / "reactors-0.records.jsonl")]
+    if given.disturb:
+        wanted = [json.loads(line)["value_base64"] for line in written_lines(kept)]
+        lost, repeated = len({*wanted} - {*found}), len(found) - len({*found})
+        sys.stdout.write(f"lost {lost} of {len(wanted)}, repeated {repeated}, same order: {found == wanted}\n")
+    else:
+        shutil.copy(folder / "kept" / "reactors-0.records.jsonl", kept)
+
+
+def written_lines(path: Path) -> list[str]:
+    """Return the records of a file that ``streamad record`` wrote."""
+    return path.read_text("utf-8").splitlines()[1:]
 
 
 def node_red(folder: Path, given: argparse.Namespace) -> None:
@@ -255,6 +296,7 @@ def main() -> None:
     parser.add_argument("recipe", choices=[*ALL, "serve-opcua"])
     for name in ("telegraf", "proto", "node-red", "connect"):
         parser.add_argument(f"--{name}", type=Path, help="see above")
+    parser.add_argument("--disturb", choices=["telegraf", "kafka"], help="sparkplug: kill Telegraf, or restart Kafka")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.recipe == "serve-opcua":
