@@ -81,12 +81,14 @@ def shown(value: object) -> str:
 def read_id(value: object, field: str) -> str:
     """Return a stream or sequence id: text or a whole number (as text), one line, 1 to 256 characters.
 
-    1042.0 is 1042: tables with empty cells hold whole numbers so.
+    1042.0 is 1042: tables with empty cells hold whole numbers so. A point in time (msgpack, Avro) is its text.
     """
     if type(value) is float and value.is_integer() and abs(value) < _EXACT_BELOW:
         value = int(value)
     if type(value) is int and abs(value) < 10**MAX_ID_CHARACTERS:
         value = str(value)
+    if isinstance(value, datetime):
+        value = value.isoformat()
     if not isinstance(value, str):
         fail("wrong_type", f"{field}: must be text or a whole number, got {shown(value)}")
     if not value:

@@ -21,6 +21,7 @@ _ID, _GUID = 0, 1
 LAST_FRAMING = _GUID
 """No message that a serializer has framed begins with a greater byte."""
 _ID_END, _GUID_END = 5, 17
+_SHORT = 64
 _APICURIO = (
     "set apicurio.registry.use-id=contentId, apicurio.registry.headers.enabled=false and an id handler of four bytes "
     "(Legacy4ByteIdHandler; the default since version 3)"
@@ -44,7 +45,7 @@ def framed(record: Record) -> Framed | None:
     Raises DecodeError (schema_registry) for a framing that is not read.
     """
     if record.schema is not None:
-        return _in_header(record.schema)
+        return _short_header(record.schema) if len(record.schema) <= _SHORT else _in_header(record.schema)
     value = record.value
     if len(value) < _ID_END or value[0] > _GUID:
         return None
@@ -59,6 +60,11 @@ def _with_id(head: bytes) -> Framed:
     if schema == 0:
         fail("schema_registry", f"framed with schema id 0, as ids of eight bytes begin (Apicurio): {_APICURIO}")
     return Framed(schema, _ID_END)
+
+
+@lru_cache(maxsize=1_000)
+def _short_header(text: str) -> Framed:
+    return _in_header(text)
 
 
 def _in_header(text: str) -> Framed:
