@@ -110,12 +110,9 @@ class Decoder:
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
         readers = self._native if record.native else self._plain
-        wire = self._wire_of(record)
         if readers.each is not None:
-            return self._decode_each(readers.each, self._parsed(record, wire), record, written_us)
-        samples = None if readers.own is None or wire is None else readers.own.read(value, wire)
-        if samples is None:
-            samples = readers.fields.read(self._parsed(record, wire), record)
+            return self._decode_each(readers.each, self._parsed(record, self._wire_of(record)), record, written_us)
+        samples = self._samples(readers, record)
         if samples is None:
             return NOTHING
         later_us = self._second_reading(samples, record) if readers.zone is not None else None
@@ -129,6 +126,19 @@ class Decoder:
                 times_us = samples.times_us
                 self._check_skew(int(times_us.max() if len(times_us) > 1 else times_us[0]), reference_us)
         return Decoded((_block(samples, record.offset, relative=readers.relative, later_us=later_us),))
+
+    def _samples(self, readers: _Readers, record: Record) -> Samples | None:
+        """Return the samples of a record that is no list; None if it holds only ignored channels."""
+        own = readers.own
+        found = None if record.native or self.schemas is None else framed(record)
+        if found is not None:
+            message = self._registered(record, found)
+            samples = None if own is None else own.read_parsed(message)
+        else:
+            wire = self._wire_of(record)
+            samples = None if own is None or wire is None else own.read(record.value, wire)
+            message = self._parsed(record, wire) if samples is None else None
+        return readers.fields.read(message, record) if samples is None else samples
 
     def _decode_each(self, each: EachReader, message: Any, record: Record, written_us: int | None) -> Decoded:
         """Return the samples of the elements of a parsed message."""
@@ -254,12 +264,11 @@ class Decoder:
         setting = "msgpack" if record.native else self._wire
         found = None if record.native or self.schemas is None else framed(record)
         if found is not None:
-            message = self._registered(record, found)
-        elif setting is None:
+            return self._registered(record, found)
+        if setting is None:
             fail("malformed", f"no Schema Registry serializer has framed it: decode.format is {self._settings.format}")
-        else:
-            limits = self._settings.max_message_bytes, self._settings.max_samples_per_message
-            message = read_message(record.value, setting, *limits)
+        limits = self._settings.max_message_bytes, self._settings.max_samples_per_message
+        message = read_message(record.value, setting, *limits)
         return message if self._nested is None else self._nested.unpacked(message)
 
     def _registered(self, record: Record, found: Framed) -> Any:
@@ -268,7 +277,8 @@ class Decoder:
         known, wanted = self.schemas.known(found.schema, record.offset), self._kind
         if wanted is not None and known.kind != wanted:
             fail("malformed", f"schema {found.schema} is of {known.kind}: decode.format is {self._settings.format}")
-        return known.reader.read(record.value, found)
+        message = known.reader.read(record.value, found)
+        return message if self._nested is None else self._nested.unpacked(message)
 
     def reading_by(self, schemas: Readable) -> Self:
         """Return this decoder with other ``schemas``."""
