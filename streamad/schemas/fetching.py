@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from streamad.errors import ConfigError, PluginError, Problem, SourceError
@@ -41,8 +42,15 @@ class Fetcher:
     when it is over.
     """
 
-    def __init__(self, registry: SchemaRegistry, clock: Clock, give_up_us: int, tell: Tell | None = None) -> None:
-        self.schemas = Schemas(registry.place)
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        clock: Clock,
+        give_up_us: int,
+        tell: Tell | None = None,
+        schemas: Schemas | None = None,
+    ) -> None:
+        self.schemas = schemas or Schemas(registry.place)
         self.n_waiting = 0
         """Callers that wait for schemas now."""
         self._registry = registry
@@ -140,7 +148,7 @@ def fetcher_of(plant: Plant, tell: Tell | None = None, *, give_up_us: int | None
     settings = plant.settings.decode.registry
     if settings is None:
         return None
-    registry = _registry_of(settings, plant)
+    registry = registry_of(settings, plant.base_dir)
     return Fetcher(registry, plant.clock, settings.give_up_after if give_up_us is None else give_up_us, tell)
 
 
@@ -163,7 +171,7 @@ async def check_registry(plant: Plant) -> str | None:
     settings = plant.settings.decode.registry
     if settings is None:
         return None
-    registry = _registry_of(settings, plant)
+    registry = registry_of(settings, plant.base_dir)
     from streamad.schemas.client import LoginRefusedError, RegistryAwayError, SchemaAbsentError  # noqa: PLC0415
 
     try:
@@ -175,9 +183,10 @@ async def check_registry(plant: Plant) -> str | None:
     return registry.place
 
 
-def _registry_of(settings: SchemaRegistrySettings, plant: Plant) -> SchemaRegistry:
+def registry_of(settings: SchemaRegistrySettings, base_dir: Path) -> SchemaRegistry:
+    """Make the client of a registry. Raises ConfigError, PluginError."""
     try:
         from streamad.schemas.client import SchemaRegistry  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise PluginError("decode.registry needs httpx2: pip install 'streamad-monitor[registry]'") from error
-    return SchemaRegistry(settings, plant.base_dir)
+    return SchemaRegistry(settings, base_dir)

@@ -21,6 +21,7 @@ from streamad.commands.init.printing import Proposal, emit, show
 from streamad.commands.init.reading.file_ids import read_file_ids
 from streamad.commands.init.reading.joined import read_joined
 from streamad.commands.init.reading.order import read_sorted, without_set_back
+from streamad.commands.init.reading.registered import SampleSchemas
 from streamad.commands.init.reading.sample import RawSample, read_raw
 from streamad.commands.init.rhythm import find_pauses, measure
 from streamad.commands.init.rules.holding import note_holding
@@ -59,6 +60,12 @@ def init(
         str | None,
         typer.Option(help="Read rows as evenly spaced samples, this long apart: 250ms.", metavar="DURATION"),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            help="Schema Registry of the sample's messages: its URL, or {url: ..., username: ..., password: {env: P}}."
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the monitor; default: the sample's, or the folder's.")
     ] = None,
@@ -80,7 +87,16 @@ def init(
     _refuse_sample(write_to, sample)
     form, zone = None if time_format is None else _checked(time_format), None if timezone is None else _zone(timezone)
     with Bar("reading the sample", quiet=as_json) as bar:
-        found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone, row_period_us=_period(row_period))
+        found = _find(
+            sample,
+            write_to,
+            bar,
+            name=name,
+            time_format=form,
+            zone=zone,
+            row_period_us=_period(row_period),
+            registry=registry,
+        )
         if found.losses.are_many and not force:
             if not as_json:
                 show(found, None)
@@ -101,17 +117,19 @@ def _find(
     time_format: str | None,
     zone: str | None,
     row_period_us: int | None,
+    registry: str | None,
 ) -> Proposal:
     """Read the sample and make its config. Raises SourceError, also if no record of it can be read."""
     home = write_to.absolute().parent
     url = local_url(sample)
     if str(split_url(url)[2].get("follow", "")).lower() in {"true", "1", "yes", "on"}:
         raise UsageError("a sample must end: leave follow out here, and set source.options.follow in the config")
-    raw = read_raw(url, home)
+    raw = read_raw(url, home, schemas=SampleSchemas.of(registry, home))
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     bar.show(f"finding the fields of {raw.n_records} records")
     layout = find_layout(raw, named, time_format, row_period_us, bar.each)
+    layout.registry = None if raw.schemas is None else raw.schemas.given
     _set_zone(layout, zone, native=raw.native)
     options = dict(raw.options)
     if "encoding" in options:

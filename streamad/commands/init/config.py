@@ -69,7 +69,8 @@ def _lateness_us(layout: Layout, pauses: Pauses) -> int:
 
 def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
     """Return the section ``decode`` for the sample; ``stream`` names the stream if no field does."""
-    found: dict[str, Any] = {} if layout.wire is None else {"format": layout.wire}
+    given = {"format": layout.wire, "registry": layout.registry}
+    found: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     fields = field_mapping(layout)
     if fields is not None:
         found["fields"] = fields
@@ -229,6 +230,7 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         about.append(f"Guessed: the time is {layout.time.title}; {some_of(layout.time.others)} would do as well.")
     comments = {
         "format": "InfluxDB's line protocol: a sample or a reading a line",
+        "registry": "with the schemas that messages name",
         "fields": "",
         "decimal": "decimal mark of numbers in text",
         "thousands": "mark between groups of three digits",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from streamad.commands.init.facts.marks import PLAIN, Marks
 from streamad.commands.init.rules.boundaries import State, Words
@@ -40,6 +40,8 @@ class Layout:
     notes: list[str] = field(default_factory=list)
     pattern: tuple[str, str] | None = None
     """The field that names stream and channel, and its parts."""
+    registry: dict[str, Any] | None = None
+    """``decode.registry``, of messages that a serializer has framed."""
     wire: Literal["influx"] | None = None
     """The wire format of records that are neither JSON nor msgpack."""
     nested: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
     why = f"each of the {len(known)} files was taken for one sequence, whose id is the {layout.ids_from}'s name"
     layout.notes.append(f"{why} (decode.sequence_from: {layout.ids_from})")
     if not layout.is_relative and not _follow(joined, settings):
-        return read_raw(url, home, raw.options, ids_from=layout.ids_from)
+        return read_raw(url, home, raw.options, ids_from=layout.ids_from, schemas=raw.schemas)
     layout.notes.append(_HELD)
     return replace(joined, options={**joined.options, "files": "joined"})
 
@@ -67,7 +67,9 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
 def _named_by(of: Literal["file", "folder"], url: str, home: Path, raw: RawSample) -> RawSample | None:
     """Return the sample read as one recording, with ids from files or folders; None if two have one name."""
     try:
-        return read_raw(f"{url}{'&' if '?' in url else '?'}files=joined", home, raw.options, ids_from=of)
+        return read_raw(
+            f"{url}{'&' if '?' in url else '?'}files=joined", home, raw.options, ids_from=of, schemas=raw.schemas
+        )
     except SourceError:
         return None
 

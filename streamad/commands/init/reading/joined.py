@@ -46,7 +46,7 @@ def read_joined(url: str, home: Path, raw: RawSample, settings: Settings) -> tup
         return None
     if len(raw.records) < 2 and (raw.is_complete or (home / Path(split_url(url)[1]).expanduser()).is_file()):
         return None
-    joined = read_raw(f"{url}{'&' if '?' in url else '?'}files=joined", home, raw.options)
+    joined = read_raw(f"{url}{'&' if '?' in url else '?'}files=joined", home, raw.options, schemas=raw.schemas)
     parts = _parts_of(joined, settings)
     n_files = len({place for of in parts.values() for place in of})
     if n_files > 1 or joined.is_complete:

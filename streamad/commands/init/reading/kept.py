@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoded, Decoder
+from streamad.ingest.schemas.known import Schemas
 from streamad.settings.boundaries import WhileSettings
 from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
@@ -21,9 +22,13 @@ class KeptBlocks(Decoder):
     """
 
     def __init__(
-        self, settings: DecodeSettings, channels: Sequence[ChannelSettings], state: WhileSettings | None = None
+        self,
+        settings: DecodeSettings,
+        channels: Sequence[ChannelSettings],
+        state: WhileSettings | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
-        super().__init__(settings, channels, None, state)
+        super().__init__(settings, channels, None, state, schemas)
         self._kept: dict[tuple[int, int | None], Decoded | DecodeError] = {}
         self._n_bytes = 0
 

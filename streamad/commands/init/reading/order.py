@@ -47,4 +47,4 @@ def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, sett
         "live source"
     )
     options = {**settings.source.options, "sort": True}
-    return read_raw(settings.source.url, home, options, ids_from=layout.ids_from, times=times)
+    return read_raw(settings.source.url, home, options, ids_from=layout.ids_from, times=times, schemas=raw.schemas)

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from streamad.commands.init.reading.content import lines_of, parse, unnest
 from streamad.commands.init.reading.kept import KeptBlocks
+from streamad.commands.init.reading.registered import SampleSchemas, why_registry
 from streamad.commands.shared.console import run_async
 from streamad.errors import DecodeError, EncodingError, SourceError
 from streamad.plugins import ConnectorContext, RecordTimes, connect_source, gives_files
 from streamad.ports import RangedSource, Source
+from streamad.schemas.fetching import Fetcher
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.tables import TableLayout, TableSource
@@ -55,6 +57,8 @@ class RawSample:
     options: dict[str, Any] = field(default_factory=dict)
     layout: TableLayout | None = None
     """How the table of text looks to be laid out, None if the sample is none: the values of one are texts."""
+    schemas: SampleSchemas | None = None
+    """The registry with the schemas of its messages."""
     _decoder: KeptBlocks | None = None
     _decodes: tuple[object, ...] = ()
 
@@ -65,7 +69,7 @@ class RawSample:
         """
         decodes = settings.decode, settings.channels, settings.sequences.while_
         if self._decoder is None or self._decodes != decodes:
-            self._decoder = KeptBlocks(*decodes)
+            self._decoder = KeptBlocks(*decodes, schemas=None if self.schemas is None else self.schemas.known)
             self._decodes = decodes
         return self._decoder
 
@@ -114,11 +118,13 @@ def read_raw(
     *,
     ids_from: Literal["file", "folder"] | None = None,
     times: RecordTimes | None = None,
+    schemas: SampleSchemas | None = None,
 ) -> RawSample:
     """Read the sample, of a table the texts as they stand, also in Windows' encodings.
 
-    Raises SourceError, PluginError, ConfigError.
+    ``schemas`` are those of the registry that the user has named. Raises SourceError, PluginError, ConfigError.
     """
+    more: dict[str, Any] = {"ids_from": ids_from, "times": times, "schemas": schemas}
     context = ConnectorContext(
         (),
         SystemClock(),
@@ -133,17 +139,17 @@ def read_raw(
     if layout is not None:
         options = {**layout.options, **given}
     try:
-        sample = _read_text(url, options, context)
+        sample = _read_text(url, options, context, schemas)
     except EncodingError as error:
         if not _is_open(url, given):
             raise
-        return read_raw(url, base_dir, {**given, "encoding": error.likely}, ids_from=ids_from, times=times)
+        return read_raw(url, base_dir, {**given, "encoding": error.likely}, **more)
     if not sample.messages:
         raise SourceError(f"{url}: {_unusable(sample, layout)}")
     foreign = None if layout is None or _is_text(layout) or not _is_open(url, given) else "cp1252"
     encoding = sample.options.get("encoding", foreign)
     if layout is not None and encoding is not None:  # the layout was that of its bytes
-        return read_raw(url, base_dir, {**given, "encoding": encoding}, ids_from=ids_from, times=times)
+        return read_raw(url, base_dir, {**given, "encoding": encoding}, **more)
     sample.options = {**options, **sample.options}
     if layout is not None:
         _refuse_blanks(url, sample)
@@ -166,7 +172,10 @@ def _unusable(sample: RawSample, layout: TableLayout | None) -> str:
     """Return why no record is a message, and what to do."""
     if not sample.unreadable:
         return "it holds no record; give a recording in JSON lines, CSV, Parquet or NPZ"
-    first = next(iter(sample.records.values()))[0].value.decode(errors="replace").strip()
+    record = next(iter(sample.records.values()))[0]
+    if sample.schemas is None and (needs_registry := why_registry(record)) is not None:
+        return needs_registry
+    first = record.value.decode(errors="replace").strip()
     if layout is not None:
         where = f"line {layout.header or 1}"
         return (
@@ -198,13 +207,15 @@ def _holds_lists(message: Mapping[str, Any]) -> bool:
     return len(lists) > 1 and not any(isinstance(item, (list, dict)) for value in lists for item in value[:1])
 
 
-def _read_text(url: str, options: Mapping[str, Any], context: ConnectorContext) -> RawSample:
+def _read_text(
+    url: str, options: Mapping[str, Any], context: ConnectorContext, schemas: SampleSchemas | None
+) -> RawSample:
     """Read the sample; if it holds text of another encoding than UTF-8, in the one of Windows."""
-    sample = run_async(_read(_source(url, options, context)))
+    sample = run_async(_read(_source(url, options, context), schemas))
     if not _is_open(url, options) or not sample.has_foreign_text:
         return sample
     try:
-        found = run_async(_read(_source(url, {**options, "encoding": "cp1252"}, context)))
+        found = run_async(_read(_source(url, {**options, "encoding": "cp1252"}, context), schemas))
     except SourceError:
         return sample  # not CSV: the bytes stay bytes
     found.options = {"encoding": "cp1252"}
@@ -231,13 +242,21 @@ def _source(url: str, options: Mapping[str, Any], context: ConnectorContext) -> 
     return source.between(None, None) if isinstance(source, RangedSource) else source
 
 
-async def _read(source: Source) -> RawSample:
-    sample = RawSample()
+async def _read(source: Source, schemas: SampleSchemas | None) -> RawSample:
+    if schemas is None:
+        return await _read_with(source, RawSample(), None)
+    async with schemas.fetching() as fetcher:
+        return await _read_with(source, RawSample(schemas=schemas), fetcher)
+
+
+async def _read_with(source: Source, sample: RawSample, fetcher: Fetcher | None) -> RawSample:
     try:
         async for event in source.batches():
             if isinstance(event, PartitionAssigned):
                 await source.seek(event.partition, None)
             elif isinstance(event, RecordBatch):
+                if fetcher is not None:
+                    await fetcher.fetch_for(event.records)
                 for record in event.records:
                     _take(sample, event.partition, record)
             if sample.is_full and not isinstance(event, PartitionEnded):
@@ -254,7 +273,8 @@ def _take(sample: RawSample, partition: str, record: Record) -> None:
     sample.native |= record.native
     sample.records.setdefault(partition, []).append(record)
     place = len(sample.records) - 1
-    message = parse(record.value)
+    message = None if sample.schemas is None else sample.schemas.message_of(record)
+    message = parse(record.value) if message is None else message
     found = message if isinstance(message, list) else [message]
     if message is None and (lines := lines_of(record.value)):
         found, sample.is_line_protocol = lines, True
