@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import fastavro
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_own import OwnReader
+from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.schemas.known import Schemas
 from streamad.ingest.schemas.registered import RegisteredSchema
 from streamad.settings.decode import ChannelSettings, DecodeSettings
@@ -200,3 +205,43 @@ def test_json_schema_gives_what_json_gives() -> None:
     framed = Record(0, b"\0\0\0\0\1" + json.dumps(message).encode())
     (block,) = decoder_of(RegisteredSchema("json", "{}")).decode(framed, None).blocks
     assert_equal(block, plain(message))
+
+
+ODD = st.sampled_from(
+    [None, True, 0, 7, 2**70, 1.5, math.nan, math.inf, "", "r1", "2026-03-01T12:00:00Z", "7", b"x", NOON]
+)
+NUMBERS = st.sampled_from([1.5, 2, None, math.nan])
+OBJECTS = st.dictionaries(st.sampled_from(["temp", "ph", "other"]), st.one_of(NUMBERS, ODD), max_size=3)
+ROWS = st.lists(st.lists(st.one_of(NUMBERS, ODD), max_size=3), max_size=3)
+MESSAGES = st.fixed_dictionaries(
+    {"stream": st.one_of(st.just("r1"), ODD), "values": st.one_of(OBJECTS, ROWS, ODD)},
+    optional={
+        "time": st.one_of(st.just(1.5), ODD),
+        "times": st.one_of(st.lists(st.one_of(st.just(1.5), ODD), max_size=3), ODD),
+        "sequence": ODD,
+        "end": ODD,
+        "channels": st.one_of(st.lists(st.sampled_from(["temp", "ph", "x"]), max_size=3), ODD),
+    },
+)
+
+
+def outcome(read: Any) -> Any:
+    try:
+        found = read()
+    except DecodeError as error:
+        return error.kind, str(error)
+    if found is None:
+        return None
+    bad = None if found.bad is None else (found.bad.codes.tolist(), found.bad.first)
+    return found._replace(times_us=found.times_us.tolist(), values=found.values.tobytes(), bad=bad, indexes=None)
+
+
+@given(MESSAGES)
+@example({"stream": "r1", "time": NOON, "values": {"temp": 1.5, "ph": None}})
+@example({"stream": "r1", "times": [NOON, 1.5], "values": [[1.5, 2.5], [1.5, None]], "end": True})
+def test_the_fast_way_of_a_parsed_message_gives_what_the_general_one_gives(message: dict[str, Any]) -> None:
+    channels = [ChannelSettings(name="temp"), ChannelSettings(name="ph")]
+    own = OwnReader(channels, TimeReader("s", relative=False), 100)
+    found = outcome(lambda: own.read_parsed(message))
+    if found is not None:
+        assert found == outcome(lambda: decoder_of().fields.read(message, Record(0, b"x")))
