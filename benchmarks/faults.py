@@ -6,16 +6,16 @@ until its partitions have moved. Now and then another fault happens: a worker is
 session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
 an undisturbed run: each once, each stream's verdicts in order, no attribution before its alert. If not, the exit code
 is 1. ``--source file`` does the same with one worker and a folder of joined files that grows (``faults_on_files.py``),
-without a broker; ``--source mqtt`` with the bridge, a publisher and a mosquitto (``faults_on_mqtt.py``). With
-``--operate`` the workers also serve metrics, which are scraped, and ``streamad notify`` runs beside and is killed, too
-(``faults_operating.py``): each alert must be in a notice, again only after such a kill. With ``--learn`` ``streamad
-learn`` runs beside and is killed, too (``faults_learning.py``): its store must hold exactly the committed windows. With
-``--hold`` most readings of all channels but one are left out, and values hold (``channels[].fill``); with ``--each``
-messages are lists of samples; with ``--while`` states cut the sequences, and messages have no ids. These three go
-together. With ``--early`` running sequences are looked at: each warning must come once and before its verdict, which
-names it (``faults_warnings.py``).
-Run: ``python benchmarks/faults.py [--source kafka|file|mqtt] [--kills 200] [--operate] [--learn] [--hold] [--each]
-[--while] [--early] [--json]``.
+without a broker; ``--source mqtt`` with the bridge, a publisher and a mosquitto (``faults_on_mqtt.py``); ``--source
+mqtt-kafka`` with these, Kafka and workers (``faults_mqtt_to_kafka.py``). With ``--operate`` the workers also serve
+metrics, which are scraped, and ``streamad notify`` runs beside and is killed, too (``faults_operating.py``): each alert
+must be in a notice, again only after such a kill. With ``--learn`` ``streamad learn`` runs beside and is killed, too
+(``faults_learning.py``): its store must hold exactly the committed windows. With ``--hold`` most readings of all
+channels but one are left out, and values hold (``channels[].fill``); with ``--each`` messages are lists of samples;
+with ``--while`` states cut the sequences, and messages have no ids. These three go together. With ``--early`` running
+sequences are looked at: each warning must come once and before its verdict, which names it (``faults_warnings.py``).
+Run: ``python benchmarks/faults.py [--source kafka|file|mqtt|mqtt-kafka] [--kills 200] [--operate] [--learn] [--hold]
+[--each] [--while] [--early] [--json]``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import faults_learning, faults_on_files, faults_on_mqtt, faults_operating, faults_warnings
+from benchmarks import (
+    faults_learning,
+    faults_mqtt_to_kafka,
+    faults_on_files,
+    faults_on_mqtt,
+    faults_operating,
+    faults_warnings,
+)
 from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
 from benchmarks.faults_learning import Learned
 from benchmarks.faults_operating import Operated
@@ -59,7 +66,10 @@ WRONG = (
     *("lost", "repeated", "foreign", "disordered"),
     *("attributions_lost", "attributions_repeated", "attributions_before_their_alert"),
 )
-_ALL_WRONG = (*WRONG, *faults_warnings.WRONG, *faults_operating.WRONG, *faults_learning.WRONG)
+_ALL_WRONG = (
+    *(*WRONG, *faults_warnings.WRONG, *faults_mqtt_to_kafka.WRONG),
+    *(*faults_operating.WRONG, *faults_learning.WRONG),
+)
 NOTICES_S = 1200.0
 MODELS: dict[str, dict[str, Any]] = {
     "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
@@ -277,7 +287,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", choices=("kafka", "file", "mqtt"), default="kafka")
+    parser.add_argument("--source", choices=("kafka", "file", "mqtt", "mqtt-kafka"), default="kafka")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
@@ -301,7 +311,8 @@ def main() -> None:
             fetch_jars()
         except KafkaUnavailableError as error:
             sys.exit(f"error: needs a Kafka broker: {error}")
-        figures = run(options)
+        through_mqtt = options.source == "mqtt-kafka"
+        figures = faults_mqtt_to_kafka.run(options, MODELS[options.detector]) if through_mqtt else run(options)
     if options.json:
         print(json.dumps(figures))
     else:
