@@ -157,6 +157,31 @@ async def test_a_second_seek_drops_waiting_records_and_the_batches_begin_there(k
     assert (third.begins_at, third.records[0].offset) == (5, 5)
 
 
+async def test_a_paused_partition_waits_for_its_seek_while_others_go_on(kafka: Broker) -> None:
+    topic = await new_topic(kafka, 2)
+    paused, other = f"{topic}-0", f"{topic}-1"
+
+    async def send(first: int) -> None:
+        values = [(b"%d" % number, partition) for number in range(first, first + 20) for partition in range(2)]
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+            for value, partition in values:
+                await producer.send(topic, value, partition=partition)
+
+    await send(0)
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        await pulling.until(lambda: len(pulling.values()) == 40)
+        pulling.source.pause(paused)
+        await send(20)
+        await pulling.until(lambda: sum(len(batch.records) for batch in pulling.batches(other)) == 40)
+        await pulling.until(lambda: pulling.is_caught_up(other))
+        assert sum(len(batch.records) for batch in pulling.batches(paused)) == 20
+        await pulling.source.seek(paused, 10)
+        await pulling.until(lambda: sum(len(batch.records) for batch in pulling.batches(paused)) == 50)
+        offsets = [record.offset for batch in pulling.batches(paused) for record in batch.records]
+        assert offsets == [*range(20), *range(10, 40)]
+        pulling.source.pause("another-7")  # not ours, or no longer
+
+
 async def test_a_seek_takes_back_what_waits_to_be_yielded(kafka: Broker) -> None:
     topic = await new_topic(kafka, 2)
     await produce(kafka.bootstrap, topic, [Message(b"%d" % n, partition=n % 2) for n in range(80)])
