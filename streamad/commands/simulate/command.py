@@ -41,7 +41,9 @@ def simulate(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Send the samples of the running plant to a broker instead: kafka://HOST:PORT/TOPIC.", metavar="URL"
+            help="Send the samples of the running plant to a broker instead: kafka://HOST:PORT/TOPIC, or "
+            "mqtt://HOST/TOPIC with {stream} in it.",
+            metavar="URL",
         ),
     ] = None,
     train: Annotated[
