@@ -43,9 +43,14 @@ def find_pauses(
 
     ``watched`` yields the records of a partition.
     """
-    times = _times_by_stream(sample, settings, watched)
+    channels: dict[tuple[str, str, int], list[IntArray]] | None = None
+    if settings.decode.fields is not None and settings.decode.fields.is_per_channel:
+        channels = {}
+    times = _times_by_stream(sample, settings, watched, channels)
     lateness_us = max((_lateness_us(found) for found in times.values()), default=0)
     all_us = _distances_us(times.values())
+    if channels:
+        all_us = _less_bursts(all_us, channels.values())
     if not len(all_us):
         return Pauses(0, lateness_us, None, 0, 0, 0)
     period_us = int(np.median(all_us))
@@ -56,6 +61,20 @@ def find_pauses(
     )
 
 
+def _less_bursts(distances_us: IntArray, channels: Iterable[list[IntArray]]) -> IntArray:
+    """Return the distances without those within a burst: readings of all channels that come nearly together.
+
+    ``channels`` are the times of each channel, of which the quickest has a usual distance. If what is left is not that
+    distance, there are no bursts.
+    """
+    periods = [float(np.median(own)) for times in channels if len(own := _distances_us([times]))]
+    if not periods:
+        return distances_us
+    left = distances_us[distances_us >= min(periods) / 4]
+    is_burst = len(left) and min(periods) / 2 <= np.median(left) <= 2 * min(periods)
+    return left if is_burst else distances_us
+
+
 def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
     """Return the distances of successive samples of each stream, sorted."""
     distances = [np.diff(np.unique(np.concatenate(found))).astype(np.int64) for found in times]
@@ -63,15 +82,21 @@ def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
 
 
 def _times_by_stream(
-    sample: RawSample, settings: Settings, watched: Callable[[Collection[Record]], Iterable[Record]]
+    sample: RawSample,
+    settings: Settings,
+    watched: Callable[[Collection[Record]], Iterable[Record]],
+    channels: dict[tuple[str, str, int], list[IntArray]] | None,
 ) -> dict[tuple[str, str], list[IntArray]]:
-    """Return the times of each record by partition and stream."""
+    """Return the times of each record by partition and stream; put those of each channel into ``channels``."""
     times: dict[tuple[str, str], list[IntArray]] = {}
     newest_us: dict[tuple[str, str], int] = {}
     for partition, records in sample.records.items():
         for block in blocks_of(watched(records), sample.decoder(settings)):
             of_stream = times.setdefault((partition, block.stream), [])
             of_stream.append(_single_readings(block, newest_us.get((partition, block.stream), 0)))
+            if channels is not None and not np.isnan(block.values[0]).all():
+                place = (partition, block.stream, int(np.nanargmax(block.values[0])))
+                channels.setdefault(place, []).append(of_stream[-1])
             last_us = int(of_stream[-1][-1])
             newest_us[partition, block.stream] = max(newest_us.get((partition, block.stream), 0), last_us)
     return times

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from streamad.bridge.lines import line_of
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
 from streamad.runtime.recordings import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
+from streamad.types import FeedRecord
 
 T0 = 1_772_352_930
 
@@ -78,3 +80,33 @@ def test_other_names_stay_whole(names: list[str], more: dict[str, str], tmp_path
     assert settings.decode.fields is not None
     assert settings.decode.fields.pattern is None
     assert [channel.field or channel.name for channel in settings.channels] == names
+
+
+def test_the_file_of_a_bridge_is_found_though_the_channels_come_in_bursts(tmp_path: Path) -> None:
+    """Bare numbers, a topic for each channel, times of receipt: a second between samples, a millisecond within one."""
+    rng, at_us, lines = random.Random(0), T0 * 1_000_000, []
+    for _ in range(12):
+        for i in range(rng.randrange(40, 60)):
+            at_us += 1_000_000
+            for stream in ("r1", "r2"):
+                for place, channel in enumerate(("temp_c", "pressure_bar")):
+                    value = f"{20 + i / 30 + rng.gauss(0, 0.1):.3f}".encode()
+                    record = FeedRecord(value, b"", at_us + 1_000 * place, label=f"plant/{stream}/{channel}")
+                    lines.append(line_of(record, with_topic=True))
+        at_us += 120_000_000
+    sample, config = tmp_path / "sample.jsonl", tmp_path / "plant.yaml"
+    sample.write_bytes(b"\n".join(lines) + b"\n")
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    settings = load_plant(config).settings
+    fields, gap, grid = settings.decode.fields, settings.sequences.gap, settings.window.resample
+    assert fields is not None
+    assert fields.pattern is not None
+    assert (fields.pattern.field, fields.pattern.parts) == ("mqtt_topic", "plant/{stream}/{channel}")
+    assert (fields.time, fields.value) == ("mqtt_time", "value")
+    assert [channel.name for channel in settings.channels] == ["temp_c", "pressure_bar"]
+    assert gap is not None
+    assert 2_000_000 < gap < 120_000_000
+    assert grid is not None
+    assert grid.period == 1_000_000
+    assert "24: " in result.output
