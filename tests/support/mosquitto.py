@@ -18,6 +18,9 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import LIMIT_S
 
+LEFT_OPEN = "ignore:unclosed <ssl.SSLSocket:ResourceWarning"
+"""A filter of warnings: paho leaves a socket whose handshake fails to the garbage collector."""
+
 
 def tool(name: str) -> str:
     """Return the path of a program of mosquitto; without it skip the test, but fail it in CI."""
