@@ -13,6 +13,7 @@ SchemaKind: TypeAlias = Literal["avro", "json", "protobuf"]
 
 MAX_SCHEMA_CHARACTERS = 4_000_000  # 49,000 channels as nullable Avro fields have 3,500,000
 MAX_REFERENCES = 1_000
+_MAX_DEPTH = 100
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True):
@@ -39,14 +40,14 @@ class MessageReader(Protocol):
 
 
 def check_size(schema: RegisteredSchema) -> None:
-    """Raise SchemaError if ``schema`` and all it refers to are too long, or too many."""
-    n_characters, n_schemas, waiting = 0, 0, [schema]
+    """Raise SchemaError if ``schema`` and all it refers to are too long, too many, or too deep."""
+    n_characters, n_schemas, waiting = 0, 0, [(schema, 0)]
     while waiting:
-        one = waiting.pop()
+        one, depth = waiting.pop()
         n_characters += len(one.text)
         n_schemas += 1
         if n_characters > MAX_SCHEMA_CHARACTERS:
             raise SchemaError(f"a schema of more than {MAX_SCHEMA_CHARACTERS} characters, with its references")
-        if n_schemas > MAX_REFERENCES:
-            raise SchemaError(f"a schema with more than {MAX_REFERENCES} references")
-        waiting += [reference for _, reference in one.references]
+        if n_schemas > MAX_REFERENCES or depth > _MAX_DEPTH:
+            raise SchemaError(f"a schema with more than {MAX_REFERENCES} references, or more than {_MAX_DEPTH} deep")
+        waiting += [(reference, depth + 1) for _, reference in one.references]

@@ -15,7 +15,7 @@ from streamad.ingest.schemas.avro.types import Primitive, Type, Union
 from streamad.ingest.schemas.avro.values import Read, State
 
 _CODES = {"double": "d", "float": "f", "boolean": "?"}
-_MAX_PATTERNS = 64
+_MAX_PATTERNS, _MAX_PLACES = 64, 200_000  # a pattern has a place for each field
 _TRIED = 4
 _NULL_FIRST, _NULL_LAST = "n", "N"
 
@@ -41,6 +41,7 @@ class Run:
         self._fields = [(name, read) for name, _, read in fields]
         self._codes = [(name, code) for name, code, _ in fields]
         self._marks = [(_present(code), calcsize(f"<{code[-1]}")) for _, code, _ in fields]
+        self._most = max(_TRIED, min(_MAX_PATTERNS, _MAX_PLACES // len(fields)))
         self._patterns: dict[tuple[bool, ...], _Pattern] = {}
         self._recent = [self._pattern((False,) * len(fields))]  # the last one first
 
@@ -73,7 +74,7 @@ class Run:
             if not is_null:
                 place += size
         pattern = tuple(nulls)
-        if pattern not in self._patterns and len(self._patterns) >= _MAX_PATTERNS:
+        if pattern not in self._patterns and len(self._patterns) >= self._most:
             return 0
         self._recent = [self._pattern(pattern), *self._recent[: _TRIED - 1]]
         return self._recent[0].read(data, at, message)

@@ -118,6 +118,8 @@ class _Names:
         if isinstance(given, str):
             return self._named(given, space)
         if isinstance(given, list):
+            if not given or any(isinstance(branch, list) for branch in given):
+                raise SchemaError("a union without a type, or in a union")
             return Union(tuple(self.read(branch, space, depth + 1) for branch in given))
         if not isinstance(given, dict):
             raise SchemaError(f"{shown(given)} stands where a type should be")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
 
 from google.protobuf import (
     any_pb2,
@@ -80,33 +79,32 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
     return file
 
 
-def _references(schema: RegisteredSchema) -> Iterator[tuple[str, RegisteredSchema]]:
-    """Yield what a schema refers to, and what that refers to."""
-    waiting = list(schema.references)
-    while waiting:
-        name, one = waiting.pop()
-        yield name, one
-        waiting += one.references
+def _references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchema]]:
+    """Return what a schema refers to, and then what that refers to."""
+    found = list(schema.references)
+    for _, one in found:
+        found += one.references
+    return found
 
 
 def _in_order(main: FileDescriptorProto, files: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
     """Return ``main`` and what it imports, each behind all that it imports itself. Raises SchemaError."""
     ordered: list[FileDescriptorProto] = []
     begun, done = {main.name}, set()
-    waiting = [main]
+    waiting = [(main, iter(main.dependency))]
     while waiting:
-        file = waiting[-1]
-        missing = [name for name in file.dependency if name not in done]
-        if not missing:
-            ordered.append(waiting.pop())
+        file, imports = waiting[-1]
+        name = next((name for name in imports if name not in done), None)
+        if name is None:
+            waiting.pop()
+            ordered.append(file)
             done.add(file.name)
-            continue
-        name = missing[0]
-        if name not in files or name in begun:
+        elif name not in files or name in begun:
             why = "imports itself" if name in begun else "which its references do not hold"
             raise SchemaError(f"a Protobuf schema imports {shown(name)}, {why}")
-        begun.add(name)
-        waiting.append(files[name])
+        else:
+            begun.add(name)
+            waiting.append((files[name], iter(files[name].dependency)))
     return ordered
 
 

@@ -1,4 +1,4 @@
-"""How much memory a Protobuf message may take once it is parsed.
+"""How much memory a Protobuf message may take once it is parsed, and how deep its types may lie.
 
 A message inside a message takes two bytes on the wire, and the room of all of its fields in memory. Where a schema
 and so many bytes could take too much, they are counted before anything is parsed.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import Descriptor
 
+from streamad.errors import SchemaError
 from streamad.ingest.decode_values import fail
 
 _MAX_BYTES = 256_000_000
+_MAX_DEPTH, _MAX_TYPES = 100, 5_000
 _FIELD_BYTES, _MESSAGE_BYTES = 16, 64
 
 
@@ -37,6 +39,20 @@ def largest_inside(descriptor: Descriptor) -> int:
             seen[one.full_name] = _room(one)
             waiting += [field.message_type for field in one.fields if field.message_type is not None]
     return max(seen.values(), default=0)
+
+
+def check_depth(descriptor: Descriptor) -> None:
+    """Raise SchemaError for too many types, or too deep: protobuf makes their classes by recursion, in this order."""
+    seen, waiting = {descriptor.full_name}, [iter(descriptor.fields)]
+    while waiting:
+        inner = next((one for field in waiting[-1] if (one := field.message_type) and one.full_name not in seen), None)
+        if inner is None:
+            waiting.pop()
+        else:
+            seen.add(inner.full_name)
+            waiting.append(iter(inner.fields))
+        if len(waiting) > _MAX_DEPTH or len(seen) > _MAX_TYPES:
+            raise SchemaError(f"more than {_MAX_TYPES} types of messages in one, or more than {_MAX_DEPTH} deep")
 
 
 def _taken(payload: bytes, descriptor: Descriptor) -> int:

@@ -19,7 +19,7 @@ from streamad.ingest.decode_values import fail
 from streamad.ingest.schemas.framing import Framed
 from streamad.ingest.schemas.protobuf.files import SchemaFiles
 from streamad.ingest.schemas.protobuf.known import Charge, known_type
-from streamad.ingest.schemas.protobuf.memory import check_memory, largest_inside
+from streamad.ingest.schemas.protobuf.memory import check_depth, check_memory, largest_inside
 from streamad.ingest.schemas.registered import RegisteredSchema
 
 _MAX_PARTS = 1_000_000  # messages, and fields that are absent and have a default, of a message
@@ -55,7 +55,10 @@ class ProtobufReader:
 
     def _other(self, indexes: tuple[int, ...]) -> _Root | None:
         if indexes not in self._others:
-            root = self._root(indexes)
+            try:
+                root = self._root(indexes)
+            except SchemaError as error:
+                fail("malformed", f"message {list(indexes)[:10]} of its schema: {error}")
             if root is None:
                 return None
             self._others[indexes] = root  # as many as the schema has messages
@@ -97,6 +100,7 @@ class _Root:
     """Reads the bytes of one type of message."""
 
     def __init__(self, descriptor: Descriptor, messages: _Messages) -> None:
+        check_depth(descriptor)
         self._class = message_factory.GetMessageClass(descriptor)
         self._descriptor = descriptor
         self._largest = largest_inside(descriptor)
@@ -122,29 +126,34 @@ class _Root:
 
 
 class _Messages:
-    """Makes converters of messages to objects; each type has one."""
+    """Makes converters of messages to objects; each type has one, whose steps its first message makes.
+
+    So as much of a schema is gone through as messages use, and no deeper than they are nested.
+    """
 
     def __init__(self) -> None:
-        self._steps: dict[str, list[Step]] = {}
+        self._converters: dict[str, Convert] = {}
 
     def converter(self, descriptor: Descriptor) -> Convert:
         """Return what makes an object of a parsed message."""
-        known = known_type(descriptor.full_name, descriptor.file.name)
+        known = known_type(descriptor.full_name, descriptor.file.name) or self._converters.get(descriptor.full_name)
         if known is not None:
             return known
-        steps = self._steps.get(descriptor.full_name)
-        if steps is None:
-            steps = self._steps[descriptor.full_name] = []  # filled below: a message may hold itself
-            steps += self._made(descriptor)
-        cost = 1 + sum(not field.has_presence for field in descriptor.fields)
+        steps: list[Step] = []
+        cost = 0
 
         def convert(message: Any, charge: Charge) -> dict[str, Any]:
+            nonlocal cost
+            if not cost:
+                cost = 1 + sum(not field.has_presence for field in descriptor.fields)
+                steps.extend(self._made(descriptor))
             charge(cost)
             found: dict[str, Any] = {}
             for step in steps:
                 step(message, charge, found)
             return found
 
+        self._converters[descriptor.full_name] = convert
         return convert
 
     def _made(self, descriptor: Descriptor) -> list[Step]:

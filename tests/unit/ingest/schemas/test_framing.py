@@ -70,3 +70,8 @@ def test_a_schema_and_its_references_are_bounded() -> None:
     many = RegisteredSchema("json", "{}", (("a", RegisteredSchema("json", "{}")),) * MAX_REFERENCES)
     with pytest.raises(SchemaError, match="references"):
         message_reader(many)
+    deep = RegisteredSchema("avro", '"int"')
+    for _ in range(1_001):
+        deep = RegisteredSchema("avro", '"int"', (("a", deep),))
+    with pytest.raises(SchemaError, match="deep"):
+        message_reader(deep)

@@ -218,7 +218,7 @@ def test_a_wide_message_inside_is_counted_before_it_is_parsed() -> None:
     made = compiled({"m.proto": text})
     reader = message_reader(RegisteredSchema("protobuf", base64_of(made["m.proto"])))
     with pytest.raises(DecodeError, match="memory"):
-        reader.read(b"\2\2" + b"\n\0" * 1_000_000, Framed(1, 0))
+        reader.read(b"\2\2" + b"\n\0" * 10_000, Framed(1, 0))
     assert len(reader.read(b"\2\2" + b"\n\0" * 1_000 + b"\n\x09\x09" + b"\0" * 8, Framed(1, 0))["w"]) == 1_001
     with pytest.raises(DecodeError, match="absent"):
         reader.read(b"\2\6" + b"\n\0" * 20_000, Framed(1, 0))
@@ -319,3 +319,29 @@ def test_a_type_that_borrows_a_well_known_name_is_an_ordinary_one() -> None:
     )
     reader = message_reader(RegisteredSchema("protobuf", base64_of(made["m.proto"])))
     assert reader.read(b"\0\n\1x", Framed(1, 0)) == {"seconds": "x"}
+
+
+def chain(n: int) -> RegisteredSchema:
+    types = "".join(f"message M{i} {{ M{i + 1} x = 1; int32 n = 2; }} " for i in range(n))
+    return RegisteredSchema("protobuf", f'syntax = "proto3"; {types} message M{n} {{}}')
+
+
+def test_messages_in_messages_are_read_up_to_a_depth() -> None:
+    assert message_reader(chain(90)).read(b"\0\n\2\x10\7", Framed(1, 0)) == {"n": 0, "x": {"n": 7}}
+    with pytest.raises(SchemaError, match="100 deep"):
+        message_reader(chain(10_000))
+
+
+def test_a_message_that_lies_too_deep_is_an_error_of_its_record_alone() -> None:
+    types = "".join(f"message M{i} {{ M{i + 1} x = 1; }} " for i in range(1_000))
+    text = f'syntax = "proto3"; message First {{ int32 n = 1; }} {types} message M1000 {{}}'
+    reader = message_reader(RegisteredSchema("protobuf", text))
+    assert reader.read(b"\0\x08\7", Framed(1, 0)) == {"n": 7}
+    with pytest.raises(DecodeError, match="100 deep"):
+        reader.read(b"\2\2\n\0", Framed(1, 0))
+
+
+def test_a_file_that_imports_one_many_times_is_gone_through_once() -> None:
+    many = file_of(syntax="proto3", message_type=MESSAGE, dependency=["x"] * 100_000)
+    reader = message_reader(RegisteredSchema("protobuf", many, (("x", RegisteredSchema("protobuf", file_of())),)))
+    assert reader.read(b"\0", Framed(1, 0)) == {}
