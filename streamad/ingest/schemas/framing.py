@@ -21,6 +21,7 @@ _ID, _GUID = 0, 1
 LAST_FRAMING = _GUID
 """No message that a serializer has framed begins with a greater byte."""
 _ID_END, _GUID_END = 5, 17
+_IDS = 2**31  # a registry's ids are Java's positive integers: no greater one can be asked for
 _SHORT = 64
 _APICURIO = (
     "set apicurio.registry.use-id=contentId, apicurio.registry.headers.enabled=false and an id handler of four bytes "
@@ -55,11 +56,11 @@ def framed(record: Record) -> Framed | None:
 
 
 @lru_cache(maxsize=1_000)  # a topic has few
-def _with_id(head: bytes) -> Framed:
+def _with_id(head: bytes) -> Framed | None:
     schema = int.from_bytes(head[1:], "big")
     if schema == 0:
         fail("schema_registry", f"framed with schema id 0, as ids of eight bytes begin (Apicurio): {_APICURIO}")
-    return Framed(schema, _ID_END)
+    return Framed(schema, _ID_END) if schema < _IDS else None
 
 
 @lru_cache(maxsize=1_000)
@@ -76,7 +77,8 @@ def _in_header(text: str) -> Framed:
         schema = int.from_bytes(found[1:_ID_END], "big")
         if schema == 0:
             fail("schema_registry", f"a header names {shown(text)}, with eight bytes of id (Apicurio): {_APICURIO}")
-        return Framed(schema, 0, found[_ID_END:])
+        if schema < _IDS:
+            return Framed(schema, 0, found[_ID_END:])
     if len(found) >= _GUID_END and found[0] == _GUID:
         return Framed(str(UUID(bytes=found[1:_GUID_END])), 0, found[_GUID_END:])
     fail("schema_registry", f"a header names schema {shown(text)}: neither 00 and an id, nor 01 and a GUID")

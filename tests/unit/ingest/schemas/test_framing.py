@@ -19,7 +19,8 @@ GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
     ("value", "schema", "found"),
     [
         (b"\0\0\0\1\2x", None, Framed(258, 5)),
-        (b"\0\xff\xff\xff\xff", None, Framed(2**32 - 1, 5)),  # a record without a byte of its own
+        (b"\0\x7f\xff\xff\xff", None, Framed(2**31 - 1, 5)),  # a record without a byte of its own
+        (b"\0\x80\0\0\0", None, None),  # no registry has such an id
         (b"\1" + GUID.bytes + b"x", None, Framed(str(GUID), 17)),
         (b"x", "0000000102", Framed(258, 0, b"")),
         (b"\0\0\0\1\2x", "0000000007", Framed(7, 0, b"")),  # the header wins
@@ -46,6 +47,7 @@ def test_a_schema_is_named_before_the_payload_or_in_a_header(
         (b"x", "7"),
         (b"x", "01ab"),
         (b"x", "02" + GUID.hex),
+        (b"x", "0080000000"),
     ],
 )
 def test_other_framings_are_refused(value: bytes, schema: str | None) -> None:
