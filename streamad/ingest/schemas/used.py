@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from streamad.errors import DecodeError, SourceError
@@ -33,15 +33,20 @@ class UsedSchemas:
         self._partition = partition
         self._used = dict(saved or {})
         self._resume_at = resume_at
+        self._asked: Collection[SchemaKey] = ()
 
     def wanted(self, records: Iterable[Record], now_us: int) -> dict[SchemaKey, int]:
-        """Return the schemas to ask for before ``records`` are decoded, each with the first offset that needs it."""
+        """Return the schemas to ask for before ``records`` are decoded, each with the first offset that needs it.
+
+        What the last call returned was asked for since, and is not wanted again, however long that took.
+        """
         found: dict[SchemaKey, int] = {}
         for record in records:
-            if (schema := _schema_of(record)) is None or schema in found:
+            if (schema := _schema_of(record)) is None or schema in found or schema in self._asked:
                 continue
             if self._may_read(schema, record.offset) and not self._schemas.is_settled(schema, now_us):
                 found[schema] = record.offset
+        self._asked = found.keys()
         return found
 
     def known(self, schema: SchemaKey, offset: int) -> KnownSchema:

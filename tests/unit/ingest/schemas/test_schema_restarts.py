@@ -196,6 +196,17 @@ def test_an_absent_schema_is_asked_for_again_after_half_a_minute() -> None:
         schemas.known(7, 0)
 
 
+def test_what_was_asked_for_is_not_wanted_again_however_long_that_took() -> None:
+    schemas = Schemas(PLACE)
+    used = UsedSchemas(schemas, "p")
+    records = [Record(schema, framed_as(schema, b"{}")) for schema in range(1, 4)]
+    assert used.wanted(records, 0) == {1: 1, 2: 2, 3: 3}
+    for schema in range(1, 4):
+        schemas.refuse(schema, "absent", 0)
+    assert not used.wanted(records, ASK_AGAIN_US)
+    assert used.wanted(records, ASK_AGAIN_US) == {1: 1, 2: 2, 3: 3}
+
+
 def test_what_is_refused_is_bounded() -> None:
     schemas = Schemas(PLACE)
     for schema in range(20_000):
