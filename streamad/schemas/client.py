@@ -34,6 +34,7 @@ _ABSENT: Final = frozenset({40401, 40402, 40403})
 _MOST_ANSWER_BYTES: Final = 2 * MAX_SCHEMA_CHARACTERS
 _DEEPEST: Final = 30
 _SHOWN: Final = 120
+_NOT_OFFERED: Final = frozenset({400, 404, 405, 406, 415, 422, 501})
 _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _DIGEST_CHARACTERS: Final = 16
 
@@ -44,6 +45,10 @@ class _NoAnswerError(Exception):
 
 class RegistryAwayError(_NoAnswerError):
     """Raised when there is no answer, or none of a Schema Registry: it may come later."""
+
+
+class NoSuchAddressError(RegistryAwayError):
+    """Raised when an address is not there: the registry does not offer it, or nothing at this place is a registry."""
 
 
 class LoginRefusedError(_NoAnswerError):
@@ -103,8 +108,15 @@ class SchemaRegistry:
 
     async def schema(self, schema: SchemaKey) -> Answer:
         """Return the schema of an id or a GUID. Raises RegistryAwayError, LoginRefusedError, SchemaAbsentError."""
-        path = f"/schemas/ids/{schema}" if isinstance(schema, int) else f"/schemas/guids/{schema}"
-        return await _Gathering(self, f"schema {schema}").schema(path, _DEEPEST)
+        path, what = (f"/schemas/{'ids' if isinstance(schema, int) else 'guids'}/{schema}"), f"schema {schema}"
+        try:
+            return await _Gathering(self, what).schema(path, _DEEPEST)
+        except NoSuchAddressError:
+            await self.check()  # it is a registry, which may not know GUIDs, or takes no such id
+        try:
+            return await _Gathering(self, what).schema(path, _DEEPEST)
+        except NoSuchAddressError:
+            raise SchemaAbsentError(f"{self.place} answers, but has no address for {what}") from None
 
     async def check(self) -> None:
         """Ask for what every registry has. Raises RegistryAwayError, LoginRefusedError."""
@@ -147,8 +159,8 @@ class SchemaRegistry:
             raise LoginRefusedError(f"{said}: look at the login in decode.registry, and at its rights")
         if status == HTTPStatus.NOT_FOUND and _error_code(content) in _ABSENT:
             raise SchemaAbsentError(f"{self.place} does not have {what}: register it, or correct decode.registry.url")
-        if status == HTTPStatus.NOT_FOUND:
-            raise RegistryAwayError(f"{said} for {what}, not as a Schema Registry does: is decode.registry.url right?")
+        if status in _NOT_OFFERED:
+            raise NoSuchAddressError(f"{said} for {what}, not as a Schema Registry does: is decode.registry.url right?")
         if answer.has_redirect_location:
             raise RegistryAwayError(f"{said}, a redirect, which is not followed: write the final address")
         raise RegistryAwayError(f"{said} for {what}")
@@ -207,7 +219,7 @@ class _Gathering:
         mark = "&" if "?" in path else "?"
         try:
             return _schema.decode(await self._get(f"{path}{mark}format=serialized")).schema
-        except (RegistryAwayError, SchemaAbsentError, msgspec.MsgspecError, ValueError):
+        except (NoSuchAddressError, SchemaAbsentError, msgspec.MsgspecError, ValueError):
             return text
 
     async def _get(self, path: str) -> bytes:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from streamad.testing import ManualClock
 
 Fault = Literal[
-    "refused", "silent", "cut", "500", "401", "403", "404", "429", "302", "html", "other", "endless", "gzip"
+    "refused", "silent", "cut", "500", "501", "401", "403", "404", "429", "302", "html", "other", "endless", "gzip"
 ]
 LONGEST_ANSWER_BYTES = 9_000_000
 
@@ -23,10 +23,12 @@ LONGEST_ANSWER_BYTES = 9_000_000
 class StubRegistry:
     """Schemas by path, as the registry's answers; ``faults`` are done to the next requests, ``fault`` to all others.
 
+    ``not_offered`` are paths that it answers as any server does for what it has not.
     ``asked`` holds the paths of all requests, ``logins`` their Authorization headers.
     """
 
     def __init__(self) -> None:
+        self.not_offered: set[str] = set()
         self.answers: dict[str, Any] = {"/schemas/types": ["AVRO", "JSON", "PROTOBUF"]}
         self.faults: deque[Fault | None] = deque()
         self.fault: Fault | None = None
@@ -93,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, b'{"schema": 7}')
         elif fault == "gzip":
             self._answer(200, b"\x1f\x8b\x08\x00")
-        elif fault == "404":
+        elif fault == "404" or self.path in stub.not_offered:
             self._answer(404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}')
         elif fault == "302":
             self.send_response(302)

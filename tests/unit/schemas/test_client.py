@@ -67,12 +67,34 @@ def test_protobuf_is_asked_for_as_its_registry_has_compiled_it(stub: StubRegistr
     assert compiled.schema.text == "Cgh4"
     stub.answers["/schemas/ids/7?format=serialized"] = None  # as text alone: the digest is that of the text
     assert asked(stub, 7) == Answer(RegisteredSchema("protobuf", 'syntax = "proto3";'), compiled.digest)
+    stub.faults.extend([None, "501"])
+    assert asked(stub, 7) == Answer(RegisteredSchema("protobuf", 'syntax = "proto3";'), compiled.digest)
+
+
+@pytest.mark.parametrize("fault", ["500", "silent", "cut"])
+def test_a_registry_that_goes_away_before_the_compiled_form_is_away(stub: StubRegistry, fault: Fault) -> None:
+    stub.add(7, 'edition = "2023";', "PROTOBUF")
+    stub.faults.extend([None, fault])
+    with pytest.raises(RegistryAwayError):
+        asked(stub, 7, timeout="200ms")
 
 
 @pytest.mark.parametrize("schema", [8, GUID])
 def test_an_absent_schema_is_that_only_if_the_registry_says_so(stub: StubRegistry, schema: SchemaKey) -> None:
     with pytest.raises(SchemaAbsentError, match=f"does not have schema {schema}: register it"):
         asked(stub, schema)
+
+
+def test_what_a_registry_does_not_offer_is_absent_once_it_has_shown_to_be_one(stub: StubRegistry) -> None:
+    """Older registries know no GUIDs; a message that begins as one by chance must not stop its partition."""
+    path = f"/schemas/guids/{GUID}"
+    stub.not_offered.add(path)
+    with pytest.raises(SchemaAbsentError, match=f"answers, but has no address for schema {GUID}"):
+        asked(stub, GUID)
+    assert stub.asked == [path, "/schemas/types", path]
+    stub.not_offered.add("/schemas/types")
+    with pytest.raises(RegistryAwayError, match="not as a Schema Registry does"):
+        asked(stub, GUID)
 
 
 def test_an_absent_reference_is_no_schema(stub: StubRegistry) -> None:
