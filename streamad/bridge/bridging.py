@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from streamad.bridge.inlet import Inlet
 from streamad.bridge.lines import line_of
+from streamad.errors import OutputError
 from streamad.ports import Feed, FeedRecord
 from streamad.system.tasks import Arrived, wait_for_either
 from streamad.telemetry.logs import get_logger
@@ -59,8 +60,10 @@ class Bridge:
                 copying.cancel()
                 await asyncio.wait({copying})
             await self._inlet.close()
-            if not copying.cancelled():
+            try:
                 await self._feed.close()
+            except OutputError as error:  # what it had not written is not acknowledged
+                get_logger().info("the output was away at the end", why=str(error))
         if copying.cancelled():
             get_logger().warning("stopped while the output was away: the broker keeps what is not acknowledged")
         else:
