@@ -11,7 +11,7 @@ import json
 import random
 import time
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import fastavro
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
@@ -19,10 +19,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from streamad.errors import DecodeError, SchemaError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_values import DecodeErrorKind
-from streamad.ingest.schemas.framing import framed
+from streamad.ingest.schemas.framing import SchemaKey
+from streamad.ingest.schemas.known import KnownSchema
 from streamad.ingest.schemas.readers import message_reader
 from streamad.ingest.schemas.registered import MessageReader, RegisteredSchema
-from streamad.settings.decode import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.decode import ChannelSettings, DecodeSettings
 from streamad.types import Record
 from tests.support.protoc import classes
 
@@ -35,6 +36,12 @@ _LOGICAL = {
     "int": ("date", "time-millis"),
     "long": ("timestamp-millis", "timestamp-micros", "timestamp-nanos", "local-timestamp-millis", "time-micros"),
     "bytes": ("decimal",),
+}
+_SAMPLE: dict[str, tuple[Any, ...]] = {
+    "sequence": ("string", "long"),
+    "time": ("int", {"type": "long", "logicalType": "timestamp-millis"}),
+    "temp": ("double", ["null", "double"], {"type": "array", "items": "double"}),
+    "values": ({"type": "map", "values": ["null", "double"]}, {"type": "array", "items": "double"}),
 }
 _ODD_BYTES = (
     b"", b"\0", b"\xff", b"\x80", b"\2", b"\1", b"\xff" * 9 + b"\1", b"\xfe" * 9 + b"\1", b"\x80" * 12,
@@ -67,31 +74,44 @@ def _read(reader: MessageReader, payload: bytes, rng: random.Random) -> str | No
     """Read a payload, whole or damaged, as its frame and the fields of a plant say."""
     if rng.random() < 0.7:
         payload = _damaged(payload, rng)
-    in_header = rng.random() < 0.3
-    schema = rng.choice(("0000000001", "0000000001" + "02" * rng.randrange(3), "00", "07")) if in_header else None
-    value = payload if in_header else rng.choice((b"\0\0\0\0\1", b"\0\0\0\0\1", b"\0" * 5, b"\1" + b"g" * 16)) + payload
-    record = Record(0, value, schema=schema)
+    schema, before = None, rng.choice((b"\0\0\0\0\1", b"\0\0\0\0\1", b"\1" + b"g" * 16))
+    if rng.random() < 0.3:
+        schema, before = rng.choice(("0000000001", "0000000001" + "02" * rng.randrange(3), "01" + "ab" * 16)), b""
+    if rng.random() < 0.02:
+        schema, before = rng.choice(("07", None)), b"\0" * 5
+    value = before + payload
+    decoder = _decoder(rng.randrange(len(_DECODING))).reading_by(_One(reader))
     try:
-        found = framed(record)
-        if found is not None:
-            _decoder(rng.randrange(len(_DECODING))).fields.read(reader.read(value, found), record)
+        decoder.decode(Record(0, value, schema=schema), None)
     except DecodeError as error:
         if error.kind not in get_args(DecodeErrorKind) or "\n" in str(error):
             return f"not one line of a known kind: {error.kind}: {error}"
     return None
 
 
-_DECODING = (
-    DecodeSettings(default_stream="r1"),
-    DecodeSettings(default_stream="r1", fields=FieldSettings(values=None), timezone="Europe/Berlin"),
-    DecodeSettings(default_stream="r1", fields=FieldSettings(channel="a", value="b"), time_unit="ns"),
-    DecodeSettings(default_stream="r1", fields=FieldSettings(values=None, time="a.b"), time="relative"),
+class _One(NamedTuple):
+    """One schema under every id."""
+
+    reader: MessageReader
+
+    def known(self, _schema: SchemaKey, _offset: int) -> KnownSchema:
+        return KnownSchema(self.reader, "avro", "")
+
+
+_DECODING: tuple[dict[str, Any], ...] = (
+    {},
+    {"fields": {"values": None}, "timezone": "Europe/Berlin"},
+    {"fields": {"channel": "a", "value": "b"}, "time_unit": "ns"},
+    {"fields": {"values": None, "time": "a.b"}, "time": "relative"},
+    {"fields": {"values": None, "each": "flow", "time": "record"}},
 )
 
 
 @lru_cache
 def _decoder(index: int) -> Decoder:
-    return Decoder(_DECODING[index], (ChannelSettings(name="temp"), ChannelSettings(name="flow")))
+    settings = {"default_stream": "r1", "registry": {"url": "http://localhost:8081"}, **_DECODING[index]}
+    channels = (ChannelSettings(name="temp"), ChannelSettings(name="flow"))
+    return Decoder(DecodeSettings.model_validate(settings), channels)
 
 
 def _damaged(payload: bytes, rng: random.Random) -> bytes:
@@ -220,7 +240,7 @@ _TEXT = """
 syntax = "proto3"; package p; import "google/protobuf/timestamp.proto"; option (x) = { a: ["}"] };
 message M0 { string stream = 1; google.protobuf.Timestamp time = 2; optional double temp = 3 [deprecated = true];
   oneof o { E a = 4; M0 b = 5; } map<string, double> values = 6; repeated sint64 flow = 7; reserved 8, 9 to max;
-  enum E { ZERO = 0; LOW = -1; } message In { bool end = 1; } repeated In sequence = 10; /* none */ }
+  enum E { ZERO = 0; LOW = -1; } message In { bool end = 1; } repeated In many = 10; /* none */ }
 """
 
 
