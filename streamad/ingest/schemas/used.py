@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streamad.errors import DecodeError, SourceError
-from streamad.ingest.schemas.framing import SchemaKey, framed
+from streamad.ingest.schemas.framing import LAST_FRAMING, SchemaKey, framed
 from streamad.ingest.schemas.known import KnownSchema, Schemas
 from streamad.partition_progress import Progress, UsedSchema
 from streamad.types import Record
@@ -14,8 +15,19 @@ from streamad.types import Record
 if TYPE_CHECKING:
     from streamad.ingest.decode import Decoder
 
+_LAST_FRAMING: Final = bytes([LAST_FRAMING])
 MOST_USED: Final = 1_000
 """Records between LWM and N were read with so many schemas at most: those of further ones become dead letters."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """Records from ``first`` to ``last`` were read with a schema; ``known``: it was found to be the same here."""
+
+    first: int
+    last: int
+    digest: str
+    known: KnownSchema | None = None
 
 
 class UsedSchemas:
@@ -31,7 +43,7 @@ class UsedSchemas:
     ) -> None:
         self._schemas = schemas
         self._partition = partition
-        self._used = dict(saved or {})
+        self._uses = {_key(schema): _Use(use.first, use.last, use.digest) for schema, use in (saved or {}).items()}
         self._resume_at = resume_at
         self._asked: Collection[SchemaKey] = ()
 
@@ -42,6 +54,8 @@ class UsedSchemas:
         """
         found: dict[SchemaKey, int] = {}
         for record in records:
+            if record.schema is None and record.value[:1] > _LAST_FRAMING:
+                continue  # the usual message without a schema
             if (schema := _schema_of(record)) is None or schema in found or schema in self._asked:
                 continue
             if self._may_read(schema, record.offset) and not self._schemas.is_settled(schema, now_us):
@@ -54,7 +68,10 @@ class UsedSchemas:
 
         Raises DecodeError (unknown_schema) if there is none, SourceError if it was there at the first reading.
         """
-        used = self._used.get(str(schema))
+        use = self._uses.get(schema)
+        if use is not None and use.known is not None and use.first <= offset:
+            use.last = max(use.last, offset)
+            return use.known
         if not self._may_read(schema, offset):
             if offset < self._resume_at:
                 raise DecodeError("unknown_schema", f"schema {schema} was not known when this was read first")
@@ -62,31 +79,30 @@ class UsedSchemas:
         try:
             found = self._schemas.known(schema, offset)
         except DecodeError as error:
-            if used is None:
+            if use is None:
                 raise
-            raise SourceError(self._changed(schema, used, f"cannot be had any more ({error})")) from None
-        if used is None:
-            self._used[str(schema)] = UsedSchema(offset, offset, found.digest)
-        elif used.digest != found.digest:
-            raise SourceError(self._changed(schema, used, "is another one now"))
-        elif offset > used.last:
-            self._used[str(schema)] = UsedSchema(used.first, offset, used.digest)
+            raise SourceError(self._changed(schema, use, f"cannot be had any more ({error})")) from None
+        if use is None:
+            use = self._uses[schema] = _Use(offset, offset, found.digest)
+        elif use.digest != found.digest:
+            raise SourceError(self._changed(schema, use, "is another one now"))
+        use.known, use.last = found, max(use.last, offset)
         return found
 
     def saved(self, low_watermark: int) -> dict[str, UsedSchema]:
         """Return what a restart from ``low_watermark`` on must know; the rest is forgotten."""
-        self._used = {schema: used for schema, used in self._used.items() if used.last >= low_watermark}
-        return dict(self._used)
+        self._uses = {schema: use for schema, use in self._uses.items() if use.last >= low_watermark}
+        return {str(schema): UsedSchema(use.first, use.last, use.digest) for schema, use in self._uses.items()}
 
     def _may_read(self, schema: SchemaKey, offset: int) -> bool:
-        used = self._used.get(str(schema))
+        use = self._uses.get(schema)
         if offset < self._resume_at:
-            return used is not None and used.first <= offset
-        return used is not None or len(self._used) < MOST_USED
+            return use is not None and use.first <= offset
+        return use is not None or len(self._uses) < MOST_USED
 
-    def _changed(self, schema: SchemaKey, used: UsedSchema, how: str) -> str:
+    def _changed(self, schema: SchemaKey, use: _Use, how: str) -> str:
         return (
-            f"{self._partition}: records from offset {used.first} on were read with schema {schema} of "
+            f"{self._partition}: records from offset {use.first} on were read with schema {schema} of "
             f"{self._schemas.place}, which {how}, so their sequences cannot be read as before: restore it there"
         )
 
@@ -108,3 +124,7 @@ def _schema_of(record: Record) -> SchemaKey | None:
     except DecodeError:
         return None
     return None if found is None else found.schema
+
+
+def _key(saved: str) -> SchemaKey:
+    return int(saved) if saved.isdecimal() else saved
