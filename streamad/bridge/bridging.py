@@ -1,6 +1,6 @@
 """Copies messages from an inlet to a feed.
 
-The law (tests/integration/bridge, tests/unit/ingest/test_doubled.py): no message is acknowledged before it is on the
+The law (tests/integration/mqtt, tests/unit/runtime/test_doubled.py): no message is acknowledged before it is on the
 disk or at the brokers in sync, so a kill of the bridge, of the feed's broker or of a publisher loses none. A kill may
 double messages. A doubled record is the same readings at the same times, which the assembler makes one: with a time in
 the payload each message is in a verdict once. Without one a doubled message has two times of receipt.
@@ -73,22 +73,24 @@ class Bridge:
         messages = self._inlet.messages()
         async with Arrived(messages, lambda record: len(record.value)) as arrived:
             while batch := await arrived.take():
-                await self._feed.send(self._records(batch))
+                kept = self._kept(batch)
+                await self._feed.send(self._lines(kept) if self._as_lines else kept)
                 await self._feed.flush()
                 self._inlet.release(len(batch))
-                self.counts.safe += len(batch)
+                self.counts.safe += len(kept)
                 if self._on_progress is not None:
                     self._on_progress(self.counts)
 
-    def _records(self, batch: Sequence[FeedRecord]) -> list[FeedRecord]:
+    def _kept(self, batch: Sequence[FeedRecord]) -> list[FeedRecord]:
+        """Return ``batch`` without messages that no output takes."""
         kept = [record for record in batch if len(record.value) <= _MOST_BYTES]
         for record in batch if len(kept) < len(batch) else ():
             if len(record.value) > _MOST_BYTES:
                 self.counts.too_large += 1
-                self.counts.safe -= 1
                 size, most = len(record.value), _MOST_BYTES
                 get_logger().warning("a message is too large and left out", topic=record.label, bytes=size, most=most)
-        if not self._as_lines:
-            return kept
+        return kept
+
+    def _lines(self, records: Sequence[FeedRecord]) -> list[FeedRecord]:
         with_topic = self._inlet.names_parts
-        return [record._replace(value=line_of(record, with_topic=with_topic)) for record in kept]
+        return [record._replace(value=line_of(record, with_topic=with_topic)) for record in records]

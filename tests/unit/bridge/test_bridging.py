@@ -106,13 +106,14 @@ async def test_nothing_is_released_when_the_flush_fails_or_the_inlet_ends() -> N
 async def test_a_stop_leaves_an_output_that_is_away_and_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamad.bridge.bridging.STOP_S", 0.05)
     told: list[str] = []
-    bridge = Bridge(Messages(told, [b"1"]), Disk(told, hangs=True), as_lines=True)
+    bridge = Bridge(Messages(told, [b"1", b"x" * 900_001]), Disk(told, hangs=True), as_lines=True)
     running = asyncio.create_task(bridge.run())
     await until(lambda: told == ["send 1"])
+    assert bridge.counts.safe == 0  # a counter never falls
     bridge.stop()
     with capture_logs() as logs:
         await running
-    assert "the broker keeps what is not acknowledged" in logs[0]["event"]
+    assert "the broker keeps what is not acknowledged" in logs[-1]["event"]
     assert not any(text.startswith("release") for text in told)
 
 
