@@ -15,6 +15,7 @@ from streamad.ingest.schemas.used import UsedSchemas
 from streamad.plant import Plant
 from streamad.ports import Clock
 from streamad.settings.schemas.registry import SchemaRegistrySettings
+from streamad.system.tasks import Backoff
 from streamad.telemetry.logs import get_status_logger
 from streamad.types import Record
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from streamad.schemas.client import SchemaRegistry
 
 SILENT, BACK = "schema_registry_silent", "schema_registry_back"
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 5.0
+_FIRST_PAUSE_US: Final = 200_000
+_LONGEST_PAUSE_US: Final = 5_000_000
 _TELL_AFTER: Final = 2
 """A first failure may be a connection that was closed meanwhile."""
 
@@ -51,21 +52,15 @@ class Fetcher:
         schemas: Schemas | None = None,
     ) -> None:
         self.schemas = schemas or Schemas(registry.place)
-        self.n_waiting = 0
-        """Callers that wait for schemas now."""
         self._registry = registry
         self._clock = clock
         self._give_up_us = give_up_us
         self._tell = tell or _log
         self._one_at_a_time = asyncio.Lock()
+        self._n_waiting = 0
         self._has_answered = False
         self._failures = 0
         self._failing_us = 0
-
-    @property
-    def is_away(self) -> bool:
-        """Return whether the last requests were in vain."""
-        return self._failures >= _TELL_AFTER
 
     async def fetch(self, wanted: Collection[SchemaKey]) -> None:
         """Return once each of ``wanted`` is known or refused.
@@ -74,16 +69,16 @@ class Fetcher:
         """
         if not wanted:
             return
-        if not self.n_waiting:
+        if not self._n_waiting:
             self._failing_us = self._clock.monotonic_us()  # nobody has asked before
-        self.n_waiting += 1
+        self._n_waiting += 1
         try:
             for schema in wanted:
                 async with self._one_at_a_time:
                     if not self.schemas.is_settled(schema, self._clock.monotonic_us()):
                         await self._ask(schema)
         finally:
-            self.n_waiting -= 1
+            self._n_waiting -= 1
 
     async def fetch_for(self, records: Iterable[Record]) -> None:
         """Fetch what ``records`` need, none of which was read before. Raises as ``fetch``."""
@@ -96,7 +91,7 @@ class Fetcher:
     async def _ask(self, schema: SchemaKey) -> None:
         from streamad.schemas.client import LoginRefusedError, RegistryAwayError, SchemaAbsentError  # noqa: PLC0415 - an extra
 
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_US, _LONGEST_PAUSE_US)
         while True:
             try:
                 answer = await self._registry.schema(schema)
@@ -114,11 +109,11 @@ class Fetcher:
                 self._answered()
                 self.schemas.learn(schema, answer.schema, answer.digest, self._clock.monotonic_us())
                 return
-            await self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self._clock.sleep(backoff.pause_us / 1e6)
+            backoff.failed()
 
     def _answered(self) -> None:
-        if self.is_away:
+        if self._failures >= _TELL_AFTER:
             self._tell(BACK, f"{self.schemas.place} answers again")
         self._has_answered, self._failures = True, 0
 
