@@ -74,7 +74,6 @@ async def test_a_registry_that_is_away_is_waited_for_with_one_event_at_either_en
         await of.fetcher.fetch([9])
         assert of.kinds == [SILENT, BACK] * 2
         assert of.fetcher.schemas.get(9) is not None
-        assert not of.fetcher.is_away
 
 
 async def test_a_registry_that_stays_away_ends_the_run_in_one_line(stub: StubRegistry) -> None:
