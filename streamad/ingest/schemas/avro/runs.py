@@ -56,10 +56,11 @@ class Run:
 
     def _other(self, data: bytes, at: int, message: dict[str, Any]) -> int:
         """Read another pattern than the last one; return 0 if there is none, or too many others were seen."""
-        for index in range(1, len(self._recent)):
-            end = self._recent[index].read(data, at, message)
+        recent = self._recent
+        for pattern in recent[1:]:
+            end = pattern.read(data, at, message)
             if end:
-                self._recent.insert(0, self._recent.pop(index))
+                self._recent = [pattern, *(one for one in recent if one is not pattern)]
                 return end
         nulls, place = [], at
         for present, size in self._marks:
@@ -73,11 +74,11 @@ class Run:
             nulls.append(is_null)
             if not is_null:
                 place += size
-        pattern = tuple(nulls)
-        if pattern not in self._patterns and len(self._patterns) >= self._most:
+        if tuple(nulls) not in self._patterns and len(self._patterns) >= self._most:
             return 0
-        self._recent = [self._pattern(pattern), *self._recent[: _TRIED - 1]]
-        return self._recent[0].read(data, at, message)
+        pattern = self._pattern(tuple(nulls))
+        self._recent = [pattern, *(one for one in recent if one is not pattern)][:_TRIED]
+        return pattern.read(data, at, message)
 
     def _pattern(self, nulls: tuple[bool, ...]) -> _Pattern:
         found = self._patterns.get(nulls)

@@ -145,8 +145,8 @@ class _Messages:
         def convert(message: Any, charge: Charge) -> dict[str, Any]:
             nonlocal cost
             if not cost:
-                cost = 1 + sum(not field.has_presence for field in descriptor.fields)
                 steps.extend(self._made(descriptor))
+                cost = 1 + sum(not field.has_presence for field in descriptor.fields)
             charge(cost)
             found: dict[str, Any] = {}
             for step in steps:
