@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +14,8 @@ from streamad.bridge.bridging import Bridge, BridgeCounts
 from streamad.bridge.inlet import Inlet
 from streamad.bridge.lines import TOPIC
 from streamad.commands.shared.console import Bar, count, err, local_url, out, run_async, stop_on_signals
-from streamad.commands.shared.plants import check_out, load_plant
-from streamad.errors import PluginError, UsageError
+from streamad.commands.shared.plants import check_out, load_plant, need_mqtt
+from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.plugins import ConnectorContext, connect_feed, connect_inlet, split_url
 from streamad.system.clock import SystemClock
@@ -76,8 +75,7 @@ def bridge(
 
     Examples: streamad bridge; streamad bridge mqtt://localhost/plant/+/samples --to samples.jsonl
     """
-    if find_spec("paho") is None:
-        raise PluginError("the bridge needs paho-mqtt: pip install 'streamad-monitor[mqtt]'")
+    need_mqtt()
     login = {"username": username, "password": password_file and {"file": password_file.absolute()}}
     security = {name: value for name, value in login.items() if value is not None}
     if ca_file is not None:

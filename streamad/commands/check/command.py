@@ -11,7 +11,7 @@ import typer
 from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
 from streamad.commands.check.page import check_page
-from streamad.commands.check.places import check_checkpoint, check_notify, check_sinks, check_store
+from streamad.commands.check.places import check_bridge, check_checkpoint, check_notify, check_sinks, check_store
 from streamad.commands.check.source import check_recordings, check_schemas, check_source, check_topics, list_options
 from streamad.commands.check.table import check_table
 from streamad.commands.shared.console import (
@@ -64,6 +64,7 @@ def check(
         check_store,
         check_recordings,
         check_notify,
+        check_bridge,
         check_page,
     ]
     if not fast:

@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from streamad.bridge.inlet import Inlet
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
-from streamad.commands.shared.plants import need_notify
+from streamad.commands.shared.plants import need_mqtt, need_notify
 from streamad.errors import CheckpointError, OutputError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.messages import Role
@@ -21,6 +22,7 @@ from streamad.outputs.reading import place_of
 from streamad.outputs.sending import sink_at
 from streamad.outputs.stored import open_store, stored_models
 from streamad.plant import Plant
+from streamad.plugins import connect_inlet
 from streamad.ports import Owner, Sink, TransactionalSource
 from streamad.runtime.checkpoint import check_owner, other_checkpoint
 from streamad.runtime.wiring import sink_for, source_for, status_sink
@@ -340,6 +342,19 @@ def check_notify(plant: Plant) -> list[Finding]:
     if settings.link is None:
         findings.append(warning("notify.link", "notices have no link", "name the address of the page (streamad web)"))
     return findings + [found for number in range(len(settings.receivers)) for found in _receiver(plant, number)]
+
+
+def check_bridge(plant: Plant) -> list[Finding]:
+    """Check what the bridge reads, without asking the broker; no finding if there is no bridge."""
+    given = plant.settings.bridge
+    if given is None:
+        return []
+    try:
+        need_mqtt()
+        inlet: Inlet = connect_inlet(given.url, given.options, plant.context, "bridge.options")
+    except StreamadError as error:
+        return failure("bridge", error)
+    return [ok("bridge", f"{inlet.place} (streamad bridge asks it)")]
 
 
 def _receiver(plant: Plant, number: int) -> list[Finding]:

@@ -169,3 +169,9 @@ def need_notify() -> None:
     missing = [name for name in ("httpx2", "stamina", "standardwebhooks") if find_spec(name) is None]
     if missing:
         raise PluginError(f"notices need {' and '.join(missing)}: pip install 'streamad-monitor[notify]'")
+
+
+def need_mqtt() -> None:
+    """Raise PluginError if what the extra ``mqtt`` installs is missing."""
+    if find_spec("paho") is None:
+        raise PluginError("the bridge needs paho-mqtt: pip install 'streamad-monitor[mqtt]'")

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -776,3 +777,19 @@ def test_a_registry_in_a_store_is_tried_and_nothing_is_left(
 
 def refuse(*_: object) -> None:
     raise ObjectError("refused", "s3://bucket/models/x: the store refuses access")
+
+
+@pytest.mark.parametrize(
+    ("bridge", "said"),
+    [
+        ({"url": "mqtt://broker/plant/+/samples"}, r"ok +bridge +plant/\+/samples of broker:1883"),
+        ({"url": "mqtt://broker/plant/#/samples"}, r"failed +bridge .*# stands for all levels"),
+        (
+            {"url": "mqtt://broker/a", "options": {"recieve_maximum": 3}},
+            r"failed +bridge .*did you mean 'receive_maximum'",
+        ),
+        ({"url": "kafka://broker:9092/a"}, r"failed +bridge +no inlet 'kafka'"),
+    ],
+)
+def test_what_the_bridge_reads_is_checked(tmp_path: Path, bridge: dict[str, Any], said: str) -> None:
+    assert re.search(said, check(plant(tmp_path, good(), bridge=bridge)).output)
