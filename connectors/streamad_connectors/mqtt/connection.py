@@ -216,7 +216,12 @@ class Connection:
             return
         for _ in range(_AT_ONCE):
             before = self._n_read
-            self._client.loop_read()
+            try:
+                self._client.loop_read()
+            except Exception as error:  # noqa: BLE001 - whatever the parsing of a packet that is none raises, for ever
+                self._finish(Ended(f"{self._at} sends what is no MQTT ({type(error).__name__})", is_final=True))
+                self.drop()
+                return
             if self._n_read == before or self._sock is None or self._is_paused:
                 break
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() and not self._is_paused:
