@@ -24,8 +24,8 @@ _ID_END, _GUID_END = 5, 17
 _IDS = 2**31  # a registry's ids are Java's positive integers: no greater one can be asked for
 _SHORT = 64
 _APICURIO = (
-    "set apicurio.registry.use-id=contentId, apicurio.registry.headers.enabled=false and an id handler of four bytes "
-    "(Legacy4ByteIdHandler; the default since version 3)"
+    "set apicurio.registry.headers.enabled=false and apicurio.registry.use-id=contentId, with ids of four bytes "
+    "(version 2: apicurio.registry.as-confluent=true; the default of version 3)"
 )
 
 
