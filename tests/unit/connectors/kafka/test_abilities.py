@@ -156,6 +156,14 @@ async def test_a_broker_that_does_not_answer_is_given_up_in_time(broker: StubBro
     assert ":check:" in said
 
 
+async def test_the_ids_of_every_input_are_asked_for_and_one_transaction_is_enough(broker: StubBroker) -> None:
+    plant = TopicsPlant(f"127.0.0.1:{broker.port}", n_inputs=2)
+    assert texts(await plant.check(), "(transactions)", "ok") == [
+        *(f"allowed to write transactional id streamad:{topic}:0:{plant.group}" for topic in plant.inputs),
+        "opened and aborted an empty transaction",
+    ]
+
+
 async def test_an_id_that_is_refused_to_the_check_alone_is_no_error(broker: StubBroker) -> None:
     """Who granted rights on each worker's id instead of their prefix can run, but the check cannot try it."""
     broker.codes[INIT_PRODUCER_ID] = errors.TransactionalIdAuthorizationFailed.errno
