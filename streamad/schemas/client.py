@@ -37,6 +37,7 @@ _SHOWN: Final = 120
 _NOT_OFFERED: Final = frozenset({400, 404, 405, 406, 415, 422, 501})
 _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _DIGEST_CHARACTERS: Final = 16
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class _NoAnswerError(Exception):
@@ -123,7 +124,7 @@ class SchemaRegistry:
         content = await self.get("/schemas/types", "the kinds of schemas")
         try:
             msgspec.json.decode(content, type=list[str])
-        except (msgspec.MsgspecError, ValueError):
+        except _UNREADABLE:
             raise RegistryAwayError(f"{self.place} is no Schema Registry: is decode.registry.url right?") from None
 
     async def get(self, path: str, what: str) -> bytes:
@@ -195,7 +196,7 @@ class _Gathering:
         content = await self._get(path)
         try:
             found = _schema.decode(content)
-        except (msgspec.MsgspecError, ValueError):
+        except _UNREADABLE:
             place = self._registry.place
             raise RegistryAwayError(f"{place} gave no schema for {self._what}: is decode.registry.url right?") from None
         kind = _KINDS.get(found.schema_type)
@@ -219,7 +220,7 @@ class _Gathering:
         mark = "&" if "?" in path else "?"
         try:
             return _schema.decode(await self._get(f"{path}{mark}format=serialized")).schema
-        except (NoSuchAddressError, SchemaAbsentError, msgspec.MsgspecError, ValueError):
+        except (NoSuchAddressError, SchemaAbsentError, *_UNREADABLE):
             return text
 
     async def _get(self, path: str) -> bytes:
@@ -263,7 +264,7 @@ def _unusable(name: str, path: Path | None, error: Exception) -> Problem:
 def _error_code(content: bytes) -> int | None:
     try:
         return _error.decode(content).error_code
-    except (msgspec.MsgspecError, ValueError):
+    except _UNREADABLE:
         return None
 
 

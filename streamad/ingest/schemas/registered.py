@@ -13,6 +13,7 @@ SchemaKind: TypeAlias = Literal["avro", "json", "protobuf"]
 
 MAX_SCHEMA_CHARACTERS = 4_000_000  # 49,000 channels as nullable Avro fields have 3,500,000
 MAX_REFERENCES = 1_000
+MAX_NAME_CHARACTERS = 500  # each part of a schema has a name of its own, which repeats those around it
 _MAX_DEPTH = 100
 
 

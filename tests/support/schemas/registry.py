@@ -15,8 +15,18 @@ from urllib.parse import urlsplit
 from streamad.testing import ManualClock
 
 Fault = Literal[
-    "refused", "silent", "cut", "500", "501", "401", "403", "404", "429", "302", "html", "other", "endless", "gzip"
-]
+    "refused", "silent", "cut", "500", "501", "401", "403", "404", "429", "302", "html", "other", "deep", "deep 404",
+    "endless", "gzip",
+]  # fmt: skip
+_DEEP = b'{"x": ' + b"[" * 100_000
+_ANSWERS: dict[Fault | None, tuple[int, bytes]] = {
+    "html": (200, b"<html>a proxy's page</html>"),
+    "other": (200, b'{"schema": 7}'),
+    "gzip": (200, b"\x1f\x8b\x08\x00"),
+    "deep": (200, _DEEP),
+    "deep 404": (404, _DEEP),
+    "404": (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}'),
+}
 LONGEST_ANSWER_BYTES = 9_000_000
 
 
@@ -78,6 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         stub.asked.append(self.path)
         stub.logins.append(self.headers.get("authorization"))
         fault = stub.faults.popleft() if stub.faults else stub.fault
+        fault = fault or ("404" if self.path in stub.not_offered else None)
         if fault == "silent":
             stub.end.wait()
         elif fault == "cut":
@@ -89,14 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._head(200, "application/json", None)
             while not stub.end.is_set():
                 self.wfile.write(b"[" * 65_536)
-        elif fault == "html":
-            self._answer(200, b"<html>a proxy's page</html>", "text/html")
-        elif fault == "other":
-            self._answer(200, b'{"schema": 7}')
-        elif fault == "gzip":
-            self._answer(200, b"\x1f\x8b\x08\x00")
-        elif fault == "404" or self.path in stub.not_offered:
-            self._answer(404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}')
+        elif fault in _ANSWERS:
+            self._answer(*_ANSWERS[fault])
         elif fault == "302":
             self.send_response(302)
             self.send_header("Location", "http://elsewhere.example/")

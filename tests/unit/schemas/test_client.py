@@ -122,6 +122,8 @@ AWAY: list[tuple[Fault, str]] = [
     ("302", "a redirect, which is not followed"),
     ("html", "gave no schema"),
     ("other", "gave no schema"),
+    ("deep", "gave no schema"),
+    ("deep 404", "not as a Schema Registry does"),
     ("gzip", "gave no schema"),
     ("endless", "more than 8000000 bytes|within"),
 ]

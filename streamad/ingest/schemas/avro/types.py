@@ -15,7 +15,7 @@ import msgspec
 from streamad.errors import SchemaError
 from streamad.ingest.decode_values import shown
 from streamad.ingest.schemas.avro.logical import Convert, conversion
-from streamad.ingest.schemas.registered import RegisteredSchema
+from streamad.ingest.schemas.registered import MAX_NAME_CHARACTERS, RegisteredSchema
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 MAX_DEPTH = 32
@@ -180,6 +180,8 @@ class _Names:
 
     def _add(self, given: dict[str, Any], space: str, found: _Named) -> _Named:
         name = _full_name(given, space)
+        if len(name) > MAX_NAME_CHARACTERS:
+            raise SchemaError(f"a name of more than {MAX_NAME_CHARACTERS} characters, with its namespace")
         if name in self._known or name in PRIMITIVES:
             raise SchemaError(f"the type {shown(name)} is defined twice")
         self._known[name] = found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Any
 
 from google.protobuf import (
     any_pb2,
@@ -22,13 +23,19 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
 from google.protobuf.message import DecodeError as ParseError
+from google.protobuf.message import EncodeError
 
 from streamad.errors import SchemaError
 from streamad.ingest.decode_values import shown
 from streamad.ingest.schemas.protobuf.text import file_of
-from streamad.ingest.schemas.registered import RegisteredSchema
+from streamad.ingest.schemas.registered import MAX_NAME_CHARACTERS, RegisteredSchema
 
 _MAIN = "streamad/registered.proto"
 DECIMAL_FILE = "confluent/type/decimal.proto"
@@ -50,7 +57,7 @@ class SchemaFiles:
         try:
             for file in _in_order(self._main, files):
                 self._pool.AddSerializedFile(file.SerializeToString())
-        except TypeError as error:
+        except (TypeError, EncodeError) as error:
             raise SchemaError(f"not a Protobuf schema: {str(error)[:160]}") from None
 
     def message(self, indexes: tuple[int, ...]) -> Descriptor | None:
@@ -76,7 +83,31 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
         file = file_of(text)
     file.name = name
     file.ClearField("source_code_info")
+    _check(file)
     return file
+
+
+def _check(file: FileDescriptorProto) -> None:
+    """Raise SchemaError for what protobuf's own library lets pass: maps without values, and names without end.
+
+    It keeps each name with all names around it.
+    """
+    named: list[Any] = [*file.extension, *file.service, *(method for one in file.service for method in one.method)]
+    longest = len(file.package) + max([len(one.name) for one in named], default=0)
+    waiting = [(len(file.package), [*file.message_type], [*file.enum_type])]
+    while waiting and longest <= MAX_NAME_CHARACTERS:
+        around, messages, enums = waiting.pop()
+        for one in (*messages, *enums):
+            within = around + len(one.name)
+            parts: list[Any] = [*one.value] if isinstance(one, EnumDescriptorProto) else [*one.field]
+            if isinstance(one, DescriptorProto):
+                if one.options.map_entry and [part.name for part in parts] != ["key", "value"]:
+                    raise SchemaError("not a Protobuf schema: a map without keys or values")
+                parts += [*one.oneof_decl, *one.extension]
+                waiting.append((within, [*one.nested_type], [*one.enum_type]))
+            longest = max(longest, within + max([len(part.name) for part in parts], default=0))
+    if longest > MAX_NAME_CHARACTERS:
+        raise SchemaError(f"a name of more than {MAX_NAME_CHARACTERS} characters, with those around it")
 
 
 def _references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchema]]:

@@ -300,6 +300,7 @@ def chain(n: int) -> Any:
         "[" * 100_000,
         '{"type": "array", "items": ' * 40 + '"int"' + "}" * 40,
         json.dumps(chain(1_000)),
+        json.dumps({**chain(1), "namespace": "n" * 499}),  # each type keeps its name with the namespace
     ],
     ids=lambda text: text[:60],
 )

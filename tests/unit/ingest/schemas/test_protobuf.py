@@ -229,10 +229,14 @@ def test_a_wide_message_inside_is_counted_before_it_is_parsed() -> None:
 
 
 def file_of(**fields: Any) -> str:
-    return base64.b64encode(FileDescriptorProto(**fields).SerializeToString()).decode()
+    return base64.b64encode(FileDescriptorProto(**fields).SerializePartialToString()).decode()
 
 
 MESSAGE = [{"name": "M"}]
+FIELD = [{"name": "xy", "number": 1, "type": 1}]
+MAPPED = [{"name": "x", "number": 1, "label": 3, "type": 11, "type_name": "XEntry"}]
+ENTRY = {"name": "XEntry", "options": {"map_entry": True}, "field": [{"name": "key", "number": 1, "type": 9}]}
+UNFINISHED = {"uninterpreted_option": [{"name": [{"name_part": "x"}]}]}
 
 
 @pytest.mark.parametrize(
@@ -264,6 +268,11 @@ MESSAGE = [{"name": "M"}]
             "imports itself",
         ),
         (file_of(message_type=[{"name": "M", "field": [{"name": "x", "number": 1, "type_name": "N"}]}]), (), "not a"),
+        (file_of(package="p" * 499, message_type=[{"name": "M", "field": FIELD}]), (), "a name of more than 500"),
+        ("message M { message " + "N" * 500 + " {} }", (), "a name of more than 500"),
+        ("message M { enum E { " + "V" * 500 + " = 0; } }", (), "a name of more than 500"),
+        (file_of(message_type=[{"name": "M", "field": MAPPED, "nested_type": [ENTRY]}]), (), "without keys or values"),
+        (file_of(message_type=[{"name": "M", "options": UNFINISHED}]), (), "missing required fields"),
     ],
 )
 def test_a_schema_that_is_none_is_one_line(text: str, references: tuple[tuple[str, str], ...], match: str) -> None:
