@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from uuid import UUID
 
 import pytest
 
-from streamad.errors import DecodeError, SchemaError
+from streamad.errors import DecodeError, PluginError, SchemaError
 from streamad.ingest.schemas.framing import Framed, framed
 from streamad.ingest.schemas.readers import message_reader
 from streamad.ingest.schemas.registered import MAX_REFERENCES, MAX_SCHEMA_CHARACTERS, RegisteredSchema
@@ -77,3 +78,9 @@ def test_a_schema_and_its_references_are_bounded() -> None:
         deep = RegisteredSchema("avro", '"int"', (("a", deep),))
     with pytest.raises(SchemaError, match="deep"):
         message_reader(deep)
+
+
+def test_without_its_library_protobuf_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "streamad.ingest.schemas.protobuf.reader", None)
+    with pytest.raises(PluginError, match="registry"):
+        message_reader(RegisteredSchema("protobuf", "message M {}"))
