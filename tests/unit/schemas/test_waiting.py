@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streamad.errors import SourceError
 from streamad.messages import Role
@@ -21,8 +23,9 @@ from streamad.system.saved_progress import read_checkpoint
 from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ListSource
 from streamad.types import PartitionAssigned, PartitionEnded, PartitionRevoked, Record, RecordBatch, SourceEvent
+from tests.support.examples import examples
 from tests.support.runtime.pipeline import START_US, Run, line, run_pipeline, settings_of, steps, until
-from tests.support.schemas.registry import HurriedClock, StubRegistry, stub_registry
+from tests.support.schemas.registry import Fault, HurriedClock, StubRegistry, stub_registry
 
 
 @pytest.fixture
@@ -174,6 +177,46 @@ async def test_a_stop_does_not_wait_for_the_registry(stub: StubRegistry, kind: t
     run = await run_pipeline(source, plant(stub), fetcher=fetcher_of(stub), while_running=beside)
     assert not run.verdicts
     assert not run.messages("dead_letters")
+
+
+FAULTS: list[Fault | None] = [None, None, "refused", "cut", "500", "401", "429", "html", "other"]
+
+
+@given(
+    st.lists(st.sampled_from(FAULTS), max_size=12),
+    st.lists(st.tuples(st.booleans(), st.sampled_from([None, 7, 8, 9])), min_size=1, max_size=10),
+    st.sampled_from([ListSource, PausingSource]),
+)
+@settings(max_examples=examples(15))
+def test_a_registry_that_comes_and_goes_changes_no_verdict(
+    faults: list[Fault | None], sent: list[tuple[bool, int | None]], kind: type[ListSource]
+) -> None:
+    """Each message goes to one of two partitions and names a schema, or none; the registry lacks schema 9."""
+    found: dict[str, list[Record]] = {"a": [], "b": []}
+    for is_first, schema in sent:
+        of = found["a" if is_first else "b"]
+        of += records(schema, 1, "r1" if is_first else "r2", len(of))
+    script: list[Any] = [PartitionAssigned(name) for name in found]
+    script += [batch(name, (record,)) for name, of in found.items() for record in of]
+    n_absent = sum(schema == 9 for _, schema in sent)
+
+    async def beside(run: Run, _: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.counters.records == len(sent))
+        run.pipeline.request_stop()
+
+    async def lived() -> Run:
+        source = PausingSource(*script) if kind is PausingSource else ListSource(script, endless=True)
+        with stub_registry() as stub:
+            stub.add(7)
+            stub.add(8)
+            stub.faults.extend([None, *faults])  # a login that is refused at first is a mistake in the config
+            return await run_pipeline(source, plant(stub), fetcher=fetcher_of(stub), while_running=beside)
+
+    run = asyncio.run(lived())
+    assert [letter.kind for letter in run.messages("dead_letters")] == ["unknown_schema"] * n_absent
+    assert len(run.verdicts) == len(sent) - n_absent
+    assert kinds(run) == [SILENT, BACK] * (len(kinds(run)) // 2)
+    assert run.pipeline.counters.records == len(sent)
 
 
 async def test_a_revoked_partition_waits_no_more(stub: StubRegistry) -> None:
