@@ -19,19 +19,18 @@ def line_of(record: FeedRecord, *, with_topic: bool) -> bytes:
     """Return the message as a line without its end.
 
     An object or a list stays as it is, but for its line ends, which are blanks in JSON. With ``with_topic`` an object
-    begins with its topic and the time of its receipt. Anything else becomes such an object: a number, a text or
-    ``true`` as its ``value``, what is no text as ``value_base64``. Whether JSON is sound, the decoder says.
+    ends with its topic and the time of its receipt, so that they count if its publisher has written others. Anything
+    else becomes such an object: a number, a text or ``true`` as its ``value``, what is no text as ``value_base64``.
+    Whether JSON is sound, the decoder says.
     """
     value = record.value.translate(_ONE_LINE).strip(b" \t")
     is_object = value[:1] == b"{" and value[-1:] == b"}"
     if not with_topic and (is_object or (value[:1] == b"[" and value[-1:] == b"]")):
         return value
     time = from_us(record.timestamp_us or 0).isoformat().replace("+00:00", "Z")
-    head = _encode({TOPIC: record.label, TIME: time})[:-1]
-    if is_object:
-        rest = value[1:].lstrip(b" \t")
-        return head + (rest if rest == b"}" else b"," + rest)
-    return head + b"," + _member(value, record.value) + b"}"
+    known = _encode({TOPIC: record.label, TIME: time})[1:]
+    members = value[1:-1].strip(b" \t") if is_object else _member(value, record.value)
+    return b"{" + members + (b"," if members else b"") + known
 
 
 def _member(value: bytes, original: bytes) -> bytes:

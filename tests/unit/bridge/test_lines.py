@@ -47,6 +47,8 @@ def line(value: bytes, *, with_topic: bool = True) -> bytes:
         (b'{"v": 1}', {"v": 1}),
         (b'\n{\n "v": 1\r\n}\n', {"v": 1}),
         (b"{}", {}),
+        (b"{ \t}", {}),
+        (b'{"v": 1, "mqtt_topic": "plant/r2/temp_c", "mqtt_time": 0}', {"v": 1}),  # nobody speaks for another topic
     ],
 )
 def test_a_line_names_topic_and_time_of_what_needs_them(value: bytes, more: dict[str, Any]) -> None:
