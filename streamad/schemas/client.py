@@ -204,7 +204,7 @@ class _Gathering:
             shown = visible_name(found.schema_type)[:_SHOWN]
             raise SchemaAbsentError(f"{self._what} of {self._registry.place} is of the kind {shown}, which is not read")
         references, digests = [], []
-        for reference in found.references or ():
+        for reference in (found.references or ()) if kind != "json" else ():  # JSON is read without its schema
             version = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}?deleted=true"
             answer = await self.schema(version, depth - 1)
             references.append((reference.name, answer.schema))

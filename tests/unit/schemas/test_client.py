@@ -97,6 +97,12 @@ def test_what_a_registry_does_not_offer_is_absent_once_it_has_shown_to_be_one(st
         asked(stub, GUID)
 
 
+def test_json_needs_no_references(stub: StubRegistry) -> None:
+    stub.add(7, "{}", "JSON", [{"name": "absent", "subject": "s", "version": 1}])
+    assert asked(stub, 7).schema == RegisteredSchema("json", "{}")
+    assert stub.asked == ["/schemas/ids/7"]
+
+
 def test_an_absent_reference_is_no_schema(stub: StubRegistry) -> None:
     stub.add(7, "outer", "AVRO", [{"name": "Inner", "subject": "s", "version": 1}])
     with pytest.raises(SchemaAbsentError, match="does not have schema 7"):
