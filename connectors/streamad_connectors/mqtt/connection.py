@@ -27,7 +27,7 @@ from streamad_connectors.mqtt.options import MqttOptions, Place
 _CORK = getattr(socket, "TCP_CORK", None)  # Linux
 _TICK_S = 1.0
 _AT_ONCE = 200  # messages of one turn of the loop
-_TAKEN_OVER = 0x8E
+_PROTOCOL_ERROR, _TAKEN_OVER = 0x82, 0x8E
 # MQTT 5, section 3.2.2.2: answers that trying again cannot change.
 _REFUSALS = {
     0x81: "it does not read MQTT 5",
@@ -41,10 +41,11 @@ _REFUSALS = {
 
 
 class Ended(NamedTuple):
-    """Why a connection ended; ``is_final``: trying again cannot help."""
+    """Why a connection ended; ``is_final``: trying again cannot help; ``is_told``: broker or protocol say why."""
 
     text: str
     is_final: bool = False
+    is_told: bool = False
 
 
 class ConnectionFailedError(Exception):
@@ -155,6 +156,10 @@ class Connection:
         answer: asyncio.Future[list[ReasonCode]] = self._loop.create_future()
         self._answers[number] = answer
         await first_of(answer, self.ended, timeout_s=self._client.connect_timeout)
+        if answer.done() and len(answer.result()) != len(asked):
+            raise ConnectionFailedError(
+                self._end_now(f"{self._at}: answers the subscription to another number of topics")
+            )
         if answer.done():
             return answer.result()
         raise ConnectionFailedError(self._end_now(f"{self._at}: no answer to the subscription"))
@@ -261,7 +266,7 @@ class Connection:
         text = f"{self._at}: the connection ended ({reason})"
         if flags.is_disconnect_packet_from_server and reason.value == _TAKEN_OVER:
             self._finish(self.taken_over)
-        self._finish(Ended(text))
+        self._finish(Ended(text, is_told=flags.is_disconnect_packet_from_server or reason.value == _PROTOCOL_ERROR))
 
     @property
     def taken_over(self) -> Ended:

@@ -27,7 +27,8 @@ from streamad_connectors.mqtt.topics import TopicPattern, key_of
 DROPPED = "$SYS/broker/publish/messages/dropped"
 """Where mosquitto says how many messages it has dropped, of all clients."""
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 100_000, 30_000_000
-_MOST_HELD = 2
+_MOST_HELD, _MOST_HELD_BYTES = 2, 64 << 20
+_DIGITS = 18
 _SHORT_S, _MOST_SHORT = 5.0, 5  # lives of connections that end again and again
 _TOPICS = 10_000  # whose keys are remembered
 _NO_RETAINED = 2  # MQTT 5, section 3.8.3.1: what is retained is no news
@@ -48,8 +49,8 @@ class MqttInlet:
 
     At most ``receive_maximum`` messages are in flight: none is acknowledged before ``release``, and a broker should
     send no more. mosquitto 2.0.11 does, once it has a queue, and what was published with QoS 0 does not count: from
-    twice as many on nothing is read. What comes again after a connection has ended, and was not acknowledged, is not
-    yielded again; its acknowledgement goes to the connection that it came on last.
+    twice as many on, or from 64 MB on, nothing is read. What comes again after a connection has ended, and was not
+    acknowledged, is not yielded again; its acknowledgement goes to the connection that it came on last.
     """
 
     options_model: type[BaseModel] = MqttInletOptions
@@ -64,6 +65,8 @@ class MqttInlet:
         except ValueError as error:
             raise ConfigError([Problem("url", str(error))]) from None
         self._key_of = lru_cache(_TOPICS)(lambda topic: key_of(topic, self._patterns).encode())
+        # $SYS/# takes it, # does not (MQTT 5, section 4.7.2).
+        self._wants_dropped = any(one.filter[0] == "$" and one.matches(DROPPED.split("/")) for one in self._patterns)
         self._options = given
         self._clock = context.clock
         self._credentials = credentials_of(given.security, context.base_dir, encrypts=self.encrypts)
@@ -71,6 +74,7 @@ class MqttInlet:
         self._connection: Connection | None = None
         self._arrived: deque[FeedRecord] = deque()
         self._held: deque[_Held] = deque()
+        self._held_bytes = 0
         self._unacknowledged: dict[int, _Held] = {}
         self._news = asyncio.Event()
         self._opened_s, self._n_short = 0.0, 0
@@ -116,12 +120,13 @@ class MqttInlet:
         for _ in range(n):
             held = self._held.popleft()
             held.is_released = True
+            self._held_bytes -= len(held.record.value)
             if held.connection is connection and self._unacknowledged.get(held.number) is held:
                 numbers.append(held.number)
                 del self._unacknowledged[held.number]
         if connection is not None:
             connection.acknowledge(numbers)
-            if len(self._held) <= self._options.receive_maximum:
+            if _MOST_HELD * self._room_taken() <= 1:
                 connection.resume()
         self.counts.in_flight = len(self._held)
 
@@ -204,11 +209,11 @@ class MqttInlet:
         ended = connection.ended.result()
         is_short = time.monotonic() - self._opened_s < _SHORT_S
         self._n_short = self._n_short + 1 if is_short else 0
-        if self._n_short >= _MOST_SHORT:
+        if self._n_short >= _MOST_SHORT and not ended.is_told:
             ended = connection.taken_over
         if ended.is_final:
             raise SourceError(ended.text)
-        if self._n_short < 2:
+        if self._n_short < 2 or ended.is_told:
             get_logger().warning("the broker is away: waiting", broker=str(self._broker), why=ended.text)
         await self._pause(backoff)
 
@@ -224,7 +229,8 @@ class MqttInlet:
         topic = message.topic
         if topic == DROPPED:
             self._count_dropped(bytes(message.payload))
-            return
+            if not self._wants_dropped:
+                return
         now_us = self._clock.now_us()
         record = FeedRecord(bytes(message.payload), self._key_of(topic), now_us, label=topic)
         number = message.mid if message.qos else 0
@@ -238,18 +244,23 @@ class MqttInlet:
             return
         held = _Held(connection, number, record)
         self._held.append(held)
+        self._held_bytes += len(record.value)
         self._arrived.append(record)
         if number:
             self._unacknowledged[number] = held
         self.counts.received += 1
         self.counts.in_flight = len(self._held)
-        if len(self._held) >= _MOST_HELD * self._options.receive_maximum:
+        if self._room_taken() >= 1:
             connection.pause()
         self._news.set()
 
+    def _room_taken(self) -> float:
+        """Return what share of the room for messages is taken: from 1 on nothing is read."""
+        return max(len(self._held) / (_MOST_HELD * self._options.receive_maximum), self._held_bytes / _MOST_HELD_BYTES)
+
     def _count_dropped(self, payload: bytes) -> None:
         text = payload.decode(errors="replace").strip()
-        if not text.isdecimal():
+        if not text.isdecimal() or len(text) > _DIGITS:
             return
         before, self.counts.broker_dropped = self.counts.broker_dropped, int(text)
         if before is not None and self.counts.broker_dropped > before:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,55 +15,10 @@ from streamad.system.clock import SystemClock
 from streamad.types import FeedRecord
 from streamad_connectors.mqtt import MqttFeed, MqttInlet
 from streamad_connectors.mqtt.options import MqttInletOptions, MqttOptions
+from tests.support.mqtt_stub import listening, stub
 from tests.support.waiting import LIMIT_S
 
-_CONNECT, _PUBLISH, _SUBSCRIBE = 0x10, 0x30, 0x80
 CONTEXT = ConnectorContext((), SystemClock(), Path())
-
-
-@asynccontextmanager
-async def stub(*, connack: bytes = b"\x00\x00\x00", suback: int = 1, puback: int = 0) -> AsyncIterator[str]:
-    """Yield the address of a broker that answers with ``connack`` (flags, reason, properties) and these reasons.
-
-    MQTT 5, sections 3.2, 3.9 and 3.4. The packets that it gets are shorter than 128 bytes.
-    """
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                kind, length = await reader.readexactly(2)
-                body = await reader.readexactly(length)
-                if kind & 0xF0 == _CONNECT:
-                    writer.write(b"\x20" + bytes([len(connack)]) + connack)
-                elif kind & 0xF0 == _SUBSCRIBE:
-                    writer.write(b"\x90\x04" + body[:2] + b"\x00" + bytes([suback]))
-                elif kind & 0xF0 == _PUBLISH:
-                    at = 2 + int.from_bytes(body[:2])
-                    writer.write(b"\x40\x03" + body[at : at + 2] + bytes([puback]))
-
-    async with listening(serve) as address:
-        yield address
-
-
-@asynccontextmanager
-async def listening(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """Yield the address at which ``serve`` answers; every connection is closed at the end."""
-    begun: list[asyncio.Task[None]] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        begun.append(task)
-        await serve(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await asyncio.gather(*begun)
 
 
 async def first(address: str) -> FeedRecord:
@@ -87,6 +40,7 @@ async def first(address: str) -> FeedRecord:
         ({"connack": b"\x00\x86\x00"}, "refuses: user or password is wrong"),
         ({"connack": b"\x00\x89\x00"}, "refuses: Server busy"),
         ({"suback": 0x87}, r"refuses the subscription to plant/\+: Not authorized"),
+        ({"suback": (1, 1)}, "answers the subscription to another number of topics"),
         ({"suback": 0}, r"gives plant/\+ with QoS 0 alone"),
     ],
 )
