@@ -39,7 +39,7 @@ from streamad.commands.init.rules.boundaries import (
     share_outside,
 )
 from streamad.commands.init.rules.ids import KEY, Ids, find_ids
-from streamad.commands.init.rules.patterns import OF_PATTERN, Split, find_pattern
+from streamad.commands.init.rules.patterns import OF_PATTERN, Split, find_pattern, find_stream
 from streamad.commands.init.rules.readings import QualityField, common_quality, own_units
 from streamad.commands.init.rules.time_field import TimeField, by_rows
 from streamad.commands.init.rules.times import (
@@ -161,12 +161,15 @@ class _Roles:
     def paths(self) -> set[str]:
         """Return the fields that are no readings and no ids."""
         found = (self.channel, self.value, self.units, self.quality, *self.own_units.values())
-        return {one.path for one in found if one is not None}
+        return {one.path for one in found if one is not None} | ({self.split.field} if self.split else set())
 
 
 def _roles(found: _Elements, rest: Mapping[str, Column]) -> _Roles:
     channel, value = _channel_in(found, rest)
     split = None if channel is None else find_pattern(channel, rest.values())
+    of_topic = find_stream(rest.values()) if split is None else None
+    if of_topic is not None and (channel is None or not of_topic.parts.endswith(OF_PATTERN)):
+        split, channel, value = of_topic, None, None
     qualities = {} if channel is not None else own_qualities_of(rest)
     quality = None if qualities else common_quality(rest)
     units = units_by_channel(channel, rest) if channel is not None else None

@@ -110,3 +110,27 @@ def test_the_file_of_a_bridge_is_found_though_the_channels_come_in_bursts(tmp_pa
     assert grid is not None
     assert grid.period == 1_000_000
     assert "24: " in result.output
+
+
+@pytest.mark.parametrize(("topic", "more"), [("werk/{}/messung", {}), ("{}/samples", {"nr": 4})])
+def test_of_a_bridge_s_objects_the_topic_names_the_stream_and_the_sender_the_time(
+    topic: str, more: dict[str, int], tmp_path: Path
+) -> None:
+    rng, lines = random.Random(0), []
+    for i in range(120):
+        for stream in ("L1", "L2"):
+            sent = {"zeit": T0 + 10 * i, "charge": f"C-{i // 30}", "werte": {"t": rng.gauss(20, 3)}} | more
+            value, received_us = json.dumps(sent).encode(), (T0 + 10 * i) * 1_000_000 + 7
+            record = FeedRecord(value, b"", received_us, label=topic.format(stream))
+            lines.append(line_of(record, with_topic=True))
+    sample, config = tmp_path / "sample.jsonl", tmp_path / "plant.yaml"
+    sample.write_bytes(b"\n".join(lines) + b"\n")
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    fields = load_plant(config).settings.decode.fields
+    assert fields is not None
+    assert fields.pattern is not None
+    assert (fields.pattern.field, fields.pattern.parts) == ("mqtt_topic", topic.format("{stream}"))
+    assert (fields.time, fields.sequence, fields.values) == ("zeit", "charge", "werte")
+    assert f"mqtt_topic names the stream: L1, L2 in {topic.format('{stream}')!r}" in result.output
+    assert "sequences    8: 30 samples" in result.output

@@ -1,8 +1,8 @@
-"""The rule that splits names of channels that also name their stream: Plant.R1.temp."""
+"""The rules that split texts that also name a stream: names of channels (Plant.R1.temp), topics (plant/R1/samples)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from streamad.commands.init.facts.columns import Column
@@ -11,6 +11,8 @@ from streamad.errors import some_of
 
 OF_PATTERN = "{stream}"
 """The path of the column with the streams that a pattern finds."""
+_TOPICS = frozenset({"topic", "mqtt_topic"})
+_LEVELS = "/"
 _SEPARATORS = "/.|:\\>"
 _SAME_CHANNELS = 0.8
 _FEWEST_CHANNELS = 2
@@ -27,15 +29,18 @@ class Split:
     field: str
     parts: str
     streams: Column
-    channels: Column
+    channels: Column | None = None
+    """None: the messages hold all channels, and the texts name the stream alone."""
 
     @property
     def note(self) -> str:
         """Return the guess in a phrase."""
-        streams = some_of(self.streams.texts)
+        where = f"{some_of(self.streams.texts)} in {self.parts!r} (decode.fields.pattern)"
+        if self.channels is None:
+            return f"{self.field} names the stream: {where}"
         return (
-            f"{self.field} names the stream, too: {streams} in {self.parts!r} (decode.fields.pattern); if these are "
-            f"parts of one, write fields.channel: {self.field}"
+            f"{self.field} names the stream, too: {where}; if these are parts of one, write "
+            f"fields.channel: {self.field}"
         )
 
 
@@ -46,7 +51,7 @@ def find_pattern(column: Column, rest: Iterable[Column]) -> Split | None:
     alike, the part before the channel is the stream.
     """
     names = [str(name) for name in column.counts]
-    if any(id_hints(one.path) & STREAM and one.is_id for one in rest):
+    if _name_a_stream(rest):
         return None
     for separator in _SEPARATORS:
         rows = [name.split(separator) for name in names]
@@ -56,6 +61,34 @@ def find_pattern(column: Column, rest: Iterable[Column]) -> Split | None:
         at = next((at for at in range(shortest - 1) if len({parts[at] for parts in rows}) > 1), shortest - 2)
         return _split(column, separator, rows[0], at) if _is_split(rows, at) else None
     return None
+
+
+def find_stream(columns: Collection[Column]) -> Split | None:
+    """Return the level of a topic that tells streams apart, of messages with all channels; None if no single one does.
+
+    No other field is named as the stream.
+    """
+    if _name_a_stream(columns):
+        return None
+    for column in columns:
+        if column.path.lower() not in _TOPICS or not all(isinstance(value, str) for value in column.values):
+            continue
+        rows = [str(name).split(_LEVELS) for name in column.counts]
+        found = [at for at, names in enumerate(zip(*rows, strict=False)) if len(set(names)) > 1]
+        if (
+            len(found) == 1
+            and len({len(row) for row in rows}) == 1
+            and len(rows) <= _MOST_STREAMS
+            and all(map(all, rows))
+        ):
+            at = found[0]
+            streams = Column(OF_PATTERN, list(column.rows), [str(value).split(_LEVELS)[at] for value in column.values])
+            return Split(column.path, _LEVELS.join([*rows[0][:at], OF_PATTERN, *rows[0][at + 1 :]]), streams)
+    return None
+
+
+def _name_a_stream(columns: Iterable[Column]) -> bool:
+    return any(id_hints(one.path) & STREAM and one.is_id for one in columns)
 
 
 def _is_split(rows: Sequence[Sequence[str]], at: int) -> bool:

@@ -30,6 +30,9 @@ _WORDS_OF_UNITS: dict[TimeUnit, str] = {
     "h": "h hr hrs hour hours std stunden",
     "d": "d day days tage",
 }
+_RECEIPT = frozenset(
+    ["mqtt", "received", "receipt", "recv", "arrival", "arrived", "ingested", "ingestion", "empfangen"]
+)
 _UNITS = {word: unit for unit, words in _WORDS_OF_UNITS.items() for word in words.split()}
 _TIME_UNITS = _UNITS.keys() | {"s", "sec", "secs", "second", "seconds"}
 _ENDS: dict[TimeUnit, float] = {"ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -75,6 +78,7 @@ def find_times(
             )
         return []
     ranked.sort(key=lambda item: -item[0])
+    ranked = _sent_first(ranked)
     by_path = {column.path: column for column in columns}
     fields = [replace(one, time_of_day=split.clocks.get(one.path)) for _, one in ranked]
     best = fields[0]
@@ -85,6 +89,15 @@ def find_times(
     unused = {path for pair in split.clocks.items() if pair[0] != best.path for path in pair}
     best = replace(best, others=others, unused=tuple(unused), time_of_day=split.clocks.get(best.path))
     return [best, *(one for one in fields[1:] if len(one.formats) < 2)]
+
+
+def _sent_first(ranked: list[tuple[int, TimeField]]) -> list[tuple[int, TimeField]]:
+    """Return the ranked fields, times of receipt behind those that the senders gave."""
+    received = [item for item in ranked if hints(item[1].path) & _RECEIPT]
+    sent = [item for item in ranked if item not in received and item[0] > 1 and not item[1].counts]
+    return (
+        [*sent, *received, *(item for item in ranked if item not in sent and item not in received)] if sent else ranked
+    )
 
 
 def no_time(columns: Collection[Column]) -> str:
