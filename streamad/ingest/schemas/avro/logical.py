@@ -12,13 +12,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from streamad.ingest.schemas.decimals import MAX_SCALE, decimal_of
+
 Convert = Callable[[Any], Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is that of decode.timezone
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
-_MAX_SCALE = 1_000
 _UUID_BYTES = 16
 
 
@@ -65,18 +66,12 @@ def _date(value: int) -> str:
 
 def _decimal(schema: dict[str, Any]) -> Convert | None:
     scale = schema.get("scale", 0)
-    if not isinstance(scale, int) or not 0 <= scale <= _MAX_SCALE:
+    if not isinstance(scale, int) or not 0 <= scale <= MAX_SCALE:
         return None
     power: int = 10**scale
 
     def convert(value: bytes) -> int | float:
-        unscaled = int.from_bytes(value, "big", signed=True)
-        if scale == 0:
-            return unscaled
-        try:
-            return unscaled / power  # rounded once, as the text of the number would be
-        except OverflowError:
-            return float("inf") if unscaled > 0 else float("-inf")
+        return decimal_of(value, power)
 
     return convert
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from streamad.ingest.schemas.decimals import MAX_SCALE, decimal_of
 from streamad.ingest.schemas.protobuf.files import DECIMAL_FILE
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_SCALE = 1_000
 _FILES = "google/protobuf/"
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 
@@ -64,13 +64,7 @@ def _value(message: Any, charge: Charge) -> Any:
 
 
 def _decimal(message: Any, charge: Charge) -> int | float | None:
-    scale, unscaled = message.scale, int.from_bytes(message.value, "big", signed=True)
-    if not 0 <= scale <= _MAX_SCALE:
-        return None
-    try:
-        return unscaled / 10**scale if scale else unscaled
-    except OverflowError:
-        return float("inf") if unscaled > 0 else float("-inf")
+    return decimal_of(message.value, 10**message.scale) if 0 <= message.scale <= MAX_SCALE else None
 
 
 _READERS: dict[tuple[str, str], Callable[[Any, Charge], Any]] = {

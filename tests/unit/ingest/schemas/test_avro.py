@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -114,6 +115,14 @@ def test_decimals_are_the_numbers_of_their_texts(of: Any, text: str) -> None:
     whole = record(x={**form, "logicalType": "decimal", "precision": 20})
     found = read_back(whole, {"x": Decimal(9_007_199_254_740_993)})["x"]
     assert (type(found), found) == (int, 9_007_199_254_740_993)
+
+
+@pytest.mark.parametrize("scale", [0, 2])
+def test_a_decimal_of_a_million_digits_is_infinite(scale: int) -> None:
+    schema = record(x={"type": "bytes", "logicalType": "decimal", "precision": 1_000_000, "scale": scale})
+    for first, found in ((b"\x7f", math.inf), (b"\x80", -math.inf)):
+        value = written(record(x="bytes"), {"x": first + bytes(500_000)})
+        assert reader_of(schema).read(value, AT_0) == {"x": found}
 
 
 def test_a_uuid_is_a_text() -> None:

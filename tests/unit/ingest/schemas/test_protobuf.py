@@ -171,6 +171,8 @@ def test_confluents_decimals_are_numbers() -> None:
     message = classes(made)("M")()
     message.x.value, message.x.scale = (-8125).to_bytes(2, "big", signed=True), 2
     assert reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) == {"x": -81.25}
+    message.x.value, message.x.scale = b"\x7f" + bytes(500_000), 0
+    assert reader.read(b"\0" + message.SerializeToString(), Framed(1, 0)) == {"x": float("inf")}
 
 
 def nested(depth: int) -> bytes:

@@ -245,3 +245,20 @@ def test_the_fast_way_of_a_parsed_message_gives_what_the_general_one_gives(messa
     found = outcome(lambda: own.read_parsed(message))
     if found is not None:
         assert found == outcome(lambda: decoder_of().fields.read(message, Record(0, b"x")))
+
+
+@pytest.mark.parametrize("decode", [{}, {"time_format": "%Y-%m-%d", "timezone": "UTC"}, {"time": "relative"}])
+def test_a_time_of_a_million_digits_is_no_time(decode: dict[str, Any]) -> None:
+    columns = {
+        "stream": "string",
+        "temp": "double",
+        "t": {"type": "bytes", "logicalType": "decimal", "precision": 1_000_000},
+    }
+    schema = {"type": "record", "name": "M", "fields": [{"name": k, "type": v} for k, v in columns.items()]}
+    decoder = decoder_of(
+        RegisteredSchema("avro", json.dumps(schema)), fields={"time": "t", "values": None, "sequence": None}, **decode
+    )
+    value = b"\0\0\0\0\1" + b"\x04r1" + bytes(8) + b"\xc0\x84\x3d" + b"\x7f" + bytes(499_999)
+    with pytest.raises(DecodeError, match="t: ") as refused:
+        decoder.decode(Record(0, value), None)
+    assert refused.value.kind == "bad_time"
