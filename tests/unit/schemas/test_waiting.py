@@ -17,8 +17,10 @@ from streamad.ports import Clock, Committer
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.schemas.client import SchemaRegistry
 from streamad.schemas.fetching import BACK, SILENT, Fetcher
+from streamad.schemas.waiting import SchemaWaits
 from streamad.settings.plant_yaml import Settings
 from streamad.settings.schemas.registry import SchemaRegistrySettings
+from streamad.system.clock import SystemClock
 from streamad.system.saved_progress import read_checkpoint
 from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ListSource
@@ -99,6 +101,8 @@ async def test_a_registry_that_is_away_pauses_the_partition_that_needs_it(stub: 
 
     async def beside(run: Run, _: asyncio.Task[None]) -> None:
         await until(lambda: SILENT in kinds(run))
+        assert source.paused == {"a"}
+        assert not run.pipeline.status.partitions["a"].caught_up  # records wait: nothing is silent
         source.feed(batch("a", records(7, 3, first=3)), batch("b", records(None, 3, "r2")))
         await until(lambda: judged(run) == ["r1 B-0", "r2 B-0", "r2 B-1", "r2 B-2"])
         assert run.pipeline.status.gauges().waiting_for_schemas == 1
@@ -145,6 +149,28 @@ async def test_a_source_that_cannot_pause_is_not_read_on(stub: StubRegistry) -> 
     assert len(run.verdicts) == 52
     assert kinds(run) == [SILENT, BACK]
     assert not run.messages("dead_letters")
+
+
+async def test_what_came_during_a_restore_waits_in_order_behind_the_first_batch(stub: StubRegistry) -> None:
+    """A source reads ahead while its partition is restored; of its three batches only the first needs a schema."""
+    stub.add(7)
+    stub.faults.append("500")
+
+    class SlowSeek(ListSource):
+        async def seek(self, partition: str, offset: int | None) -> int:
+            begin = await super().seek(partition, offset)
+            await steps()
+            return begin
+
+    events = [batch("a", records(schema, 1, first=n)) for n, schema in enumerate((7, None, None))]
+
+    async def beside(run: Run, _: asyncio.Task[None]) -> None:
+        await until(lambda: len(run.verdicts) == 3)
+        run.pipeline.request_stop()
+
+    source = SlowSeek([PartitionAssigned("a"), *events], endless=True)
+    run = await run_pipeline(source, plant(stub), fetcher=fetcher_of(stub), while_running=beside)
+    assert judged(run) == ["r1 B-0", "r1 B-1", "r1 B-2"]
 
 
 @pytest.mark.parametrize("kind", [ListSource, PausingSource])
@@ -286,3 +312,11 @@ async def test_a_schema_that_is_gone_ends_a_restart_in_one_line(stub: StubRegist
     with pytest.raises(SourceError, match=r"were read with schema 7 of .* cannot be had any more") as caught:
         await lived(stub, tmp_path, part(0, 7), before=run)
     assert "\n" not in str(caught.value)
+
+
+async def test_what_is_held_of_a_partition_that_is_restored_is_dropped(stub: StubRegistry) -> None:
+    """The source gives it again."""
+    waits = SchemaWaits(ListSource([]), None, SystemClock(), lambda _: None)
+    waits.held.extend([batch("a", records(7)), PartitionEnded("a"), batch("b", records(7)), PartitionAssigned("a")])
+    waits.forget("a")
+    assert [*waits.held] == [batch("b", records(7)), PartitionAssigned("a")]
