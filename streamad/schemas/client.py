@@ -100,12 +100,17 @@ class SchemaRegistry:
         self._timeout_s = settings.timeout / 1e6
         self._authorization()
         is_encrypted = urlsplit(settings.url).scheme == "https"
-        self._client = httpx2.AsyncClient(
-            follow_redirects=False,
-            timeout=self._timeout_s,
-            verify=_tls(settings, base_dir) if is_encrypted else False,
-            trust_env=is_encrypted,  # no proxy for what is not encrypted
-        )
+        tls = _tls(settings, base_dir) if is_encrypted else False
+        try:
+            self._client = httpx2.AsyncClient(
+                follow_redirects=False,
+                timeout=self._timeout_s,
+                verify=tls,
+                trust_env=is_encrypted,  # no proxy for what is not encrypted
+            )
+        except (httpx2.InvalidURL, ImportError, ValueError):  # whose texts may hold the proxy's login
+            text = "the environment's proxy cannot be used: look at https_proxy and all_proxy"
+            raise ConfigError([Problem(f"{KEY}.url", text)]) from None
 
     async def schema(self, schema: SchemaKey) -> Answer:
         """Return the schema of an id or a GUID. Raises RegistryAwayError, LoginRefusedError, SchemaAbsentError."""
@@ -169,11 +174,14 @@ class SchemaRegistry:
     def _authorization(self) -> str | None:
         settings = self._settings
         if settings.token is not None:
-            return f"Bearer {secret_of(settings.token, self._base_dir, f'{KEY}.token').strip()}"
+            token = secret_of(settings.token, self._base_dir, f"{KEY}.token").strip()
+            if not (token.isascii() and token.isprintable()):  # the client's own error would show it
+                raise ConfigError([Problem(f"{KEY}.token", "must be one line of ASCII characters")])
+            return f"Bearer {token}"
         if settings.username is None or settings.password is None:
             return None
         pair = f"{settings.username}:{secret_of(settings.password, self._base_dir, f'{KEY}.password')}"
-        return "Basic " + base64.b64encode(pair.encode()).decode()
+        return "Basic " + base64.b64encode(pair.encode(errors="surrogateescape")).decode()
 
 
 class _Gathering:

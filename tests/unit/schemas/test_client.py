@@ -173,6 +173,27 @@ def test_secrets_are_read_at_every_request_and_never_shown(stub: StubRegistry, t
         asked(stub, 7, tmp_path, token={"file": "absent"})
 
 
+@pytest.mark.parametrize("token", ["hunter2\nhunter2", "hunter\r2", "hunter\x0b2", "hünter2", "hunter\udcff2"])
+def test_a_token_that_no_header_can_carry_is_never_shown(
+    stub: StubRegistry, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    stub.add(7)
+    monkeypatch.setenv("TOKEN", token)
+    with pytest.raises(ConfigError, match=r"decode\.registry\.token: must be one line of ASCII") as caught:
+        asked(stub, 7, token={"env": "TOKEN"})
+    assert "nter" not in str(caught.value)
+    asked(stub, 7, username="user", password={"env": "TOKEN"})
+    assert len(stub.asked) == 1
+
+
+@pytest.mark.parametrize("proxy", ["http://user:hunter2@127.0.0.1:port", "gopher://user:hunter2@127.0.0.1"])
+def test_a_proxy_that_cannot_be_used_is_one_line_without_its_login(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(ConfigError, match="https_proxy") as caught:
+        SchemaRegistry(SchemaRegistrySettings(url="https://127.0.0.1:1"), Path())
+    assert "hunter" not in str(caught.value)
+
+
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     settings = SchemaRegistrySettings(url="https://localhost", ca_file=Path("absent.pem"))
     with pytest.raises(ConfigError, match=r"decode\.registry\.ca_file: cannot use .*absent\.pem \(No such file"):
