@@ -145,6 +145,13 @@ async def test_a_broker_that_restarts_in_order_gives_each_message_once(broker: M
             assert found.values == list(range(40))
             assert found.inlet.counts.sessions_lost == 0
             found.inlet.release(20)
+            await found.told()
+    async with reading(inlet_of(broker)) as again:  # all was acknowledged, also what came twice
+        await again.connected()
+        broker.publish("plant/r1/a", ["40"])
+        await again.until(1)
+        assert again.values == [40]
+        again.inlet.release(1)
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
         "the broker is away: waiting",
         "the broker is back, with the session",
