@@ -100,6 +100,7 @@ class Pipeline:
 
         schemas = None if fetcher is None else fetcher.schemas
         self._waits = SchemaWaits(source, fetcher, clock, self._on_done)
+        self.status.held = self._waits.held
         self._take_over = TakeOver(settings, source, clock, self.counters, payments, table=table, schemas=schemas)
         self._submitter = Submitter(
             settings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 from streamad.errors import StalledError
@@ -16,6 +16,7 @@ from streamad.runtime.partition import Partition, Results
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.telemetry.metrics import Ages, Counters, Gauges, Histogram, Latencies
+from streamad.types import SourceEvent
 
 
 def worker_name(settings: Settings) -> str:
@@ -28,7 +29,8 @@ class Status:
     """Reports on a pipeline's ``partitions`` by name; ``moved`` is called at every progress.
 
     ``latency`` holds all of them; ``latencies`` are for the log and ``latencies_told`` for the status messages, each
-    since it was last asked. ``warning_ages`` holds the ages of sequences at their warnings.
+    since it was last asked. ``warning_ages`` holds the ages of sequences at their warnings. ``held`` is what waits for
+    schemas, of a source that cannot pause.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Status:
         self._log = get_status_logger().bind(plant=settings.name, worker=worker_name(settings))
         self._detail_log = get_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
+        self.held: Collection[SourceEvent] = ()
         self.latency = Histogram()
         self.warning_ages = Ages()
         self.latencies, self.latencies_told = Latencies(self.latency), Latencies(self.latency)
@@ -98,7 +101,7 @@ class Status:
             buffered_bytes=sum(each.intake.buffered_bytes + each.in_flight_bytes for each in partitions),
             waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
             waiting_attributions=sum(partition.payments.owes for partition in partitions),
-            waiting_for_schemas=sum(partition.fetching is not None for partition in partitions),
+            waiting_for_schemas=sum(partition.fetching is not None for partition in partitions) + bool(self.held),
         )
 
     def report(self) -> None:

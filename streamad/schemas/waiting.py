@@ -61,7 +61,8 @@ class SchemaWaits:
             return []
         task, self._fetching = self._fetching, None
         task.result()
-        released, self.held = list(self.held), deque()
+        released = [*self.held]
+        self.held.clear()
         return released
 
     def ready(self, partition: ReadPartition, batch: RecordBatch) -> RecordBatch | None:
@@ -93,7 +94,8 @@ class SchemaWaits:
             for event in self.held
             if not (isinstance(event, RecordBatch | PartitionEnded) and event.partition == name)
         ]
-        self.held = deque(kept)
+        self.held.clear()
+        self.held.extend(kept)
 
     async def _fetch(self, fetcher: Fetcher, partition: ReadPartition, wanted: Collection[SchemaKey]) -> None:
         await fetcher.fetch(wanted)

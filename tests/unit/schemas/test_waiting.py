@@ -143,10 +143,12 @@ async def test_a_source_that_cannot_pause_is_not_read_on(stub: StubRegistry) -> 
         await until(lambda: SILENT in kinds(run) and len(run.verdicts) == 2)  # what was read is committed meanwhile
         await steps()
         assert len(pulled) == 5
+        assert run.pipeline.status.gauges().waiting_for_schemas == 1
         stub.fault = None
 
     run = await run_pipeline(source, plant(stub), fetcher=fetcher_of(stub), while_running=beside)
     assert len(run.verdicts) == 52
+    assert run.pipeline.status.gauges().waiting_for_schemas == 0
     assert kinds(run) == [SILENT, BACK]
     assert not run.messages("dead_letters")
 
