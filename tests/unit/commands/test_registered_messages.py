@@ -58,10 +58,12 @@ def framed(schema: int, definition: dict[str, Any], message: Any) -> bytes:
 
 
 def recorded(path: Path, values: list[bytes]) -> Path:
-    """Write a recording of a topic, as ``streamad record`` does."""
-    lines = [
-        encode_record(Record(offset, value, START_US + offset * 30_000_000)) for offset, value in enumerate(values)
-    ]
+    """Write a recording of a topic, as ``streamad record`` does; every other framed one has its schema in a header."""
+    lines = []
+    for offset, value in enumerate(values):
+        in_header = offset % 2 and value[:1] == b"\0"
+        schema, content = (value[:5].hex(), value[5:]) if in_header else (None, value)
+        lines.append(encode_record(Record(offset, content, START_US + offset * 30_000_000, schema=schema)))
     path.write_bytes(encode_header("t-0", from_start=True, streamad="0") + b"".join(lines))
     return path
 
@@ -98,13 +100,13 @@ def test_every_command_reads_framed_messages_as_json(
             shutil.copytree(tmp_path / "avro/registry", plant.folder / "registry")
         assert plant("run --quiet").code == 0
         counters = plant("replay --json --speed 1000000").last_json["counters"]
-        assert plant("score --json", "recordings").code == 0
+        scored = [json.loads(text) for text in plant("score --json", "recordings").out.splitlines()]
         recording = next((plant.folder / "recordings").iterdir())
         why = plant("explain --json --recording", recording, plant.lines("alerts")[0]["alert_id"])
         assert why.code == 0, why.err
-        found.append((verdicts(plant), counters["verdicts"], counters["records"]))
+        found.append((verdicts(plant), counters["verdicts"], counters["records"], [each["score"] for each in scored]))
     assert found[0] == found[1]
-    assert len(found[0][0]) == counters["records"] == 16
+    assert len(found[0][0]) == len(found[0][3]) == counters["records"] == 16
 
 
 def test_check_says_what_the_registry_answers(

@@ -111,8 +111,5 @@ async def test_every_format_and_framing_gives_the_verdicts_of_json() -> None:
         expected = await judged(plain, stub)
         assert len({path for path in stub.asked if "format=serialized" in path}) == 2
     assert [verdict.sequence for verdict in run.verdicts] == [f"B-{sequence}" for sequence in range(6)]
-    told = [
-        [(one.sequence, one.start_time, one.n_samples, one.score) for one in each.verdicts] for each in (run, expected)
-    ]
-    assert told[0] == told[1]
+    assert told(run) == told(expected)
     assert not run.messages("dead_letters")
