@@ -57,13 +57,15 @@ _REQUESTS: dict[tuple[int, int], type[RequestStruct]] = {
 class StubBroker:
     """Takes requests of ``versions`` and keeps them in ``requests``.
 
-    ``codes`` are error codes by a request's key; None there: it hangs up. Those in ``silent`` get no answer.
+    ``codes`` are error codes by a request's key; None there: it hangs up. Those in ``silent`` get no answer; ``fields``
+    replace those of an answer.
     """
 
     def __init__(self) -> None:
         self.versions = dict(_OFFERED)
         self.codes: dict[int, int | None] = {}
         self.silent: set[int] = set()
+        self.fields: dict[int, dict[str, Any]] = {}
         self.requests: list[RequestStruct] = []
         self.port = 0
 
@@ -118,7 +120,7 @@ class StubBroker:
             32: lambda: {"resources": [(0, None, kind, name, []) for kind, name, _ in request.resources]},
             36: lambda: {"sasl_auth_bytes": b""},
         }
-        return {"error_code": code, **fields.get(key, dict)()}
+        return {"error_code": code, **fields.get(key, dict)(), **self.fields.get(key, {})}
 
 
 def _response(kind: type[Response], fields: dict[str, Any]) -> bytes:

@@ -140,6 +140,8 @@ class Admin:
         """Return the settings ``names`` of one of the brokers, or an error code."""
         node = self._any_node()
         answer = await self._ask(DescribeConfigsRequest([(_BROKER, str(node), list(names))]), node)
+        if not answer.resources:
+            return int(errors.UnknownError.errno)
         entry = answer.resources[0]
         return int(entry[0]) or _settings(entry[4])
 

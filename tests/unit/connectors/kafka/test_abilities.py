@@ -173,3 +173,9 @@ async def test_an_id_that_is_refused_to_the_check_alone_is_no_error(broker: Stub
     assert texts(found, "(transactions)", "warning") == [
         f"cannot be tried: grant WRITE and DESCRIBE on transactional ids streamad:{plant.inputs[0]}:*"
     ]
+
+
+async def test_a_broker_that_describes_nothing_says_nothing_of_its_settings(broker: StubBroker) -> None:
+    broker.fields[DESCRIBE_CONFIGS] = {"resources": []}
+    found = await plant_at(broker).check()
+    assert texts(found, "(transactions)", "ok")[-1] == "opened and aborted an empty transaction"
