@@ -54,10 +54,6 @@ class StubRegistry:
             answer["references"] = references
         self.answers[f"/schemas/{'ids' if isinstance(schema, int) else 'guids'}/{schema}"] = answer
 
-    def of(self, path: str) -> list[str]:
-        """Return the requests for ``path``, whatever follows ?."""
-        return [asked for asked in self.asked if urlsplit(asked).path == path]
-
 
 class HurriedClock(ManualClock):
     """Sleeps take no time, but pass."""
