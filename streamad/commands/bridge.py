@@ -76,6 +76,8 @@ def bridge(
     Examples: streamad bridge; streamad bridge mqtt://localhost/plant/+/samples --to samples.jsonl
     """
     need_mqtt()
+    if url is not None and "://" not in url:
+        raise UsageError(f"{url}: begin it with mqtt:// or, for TLS, mqtts://, as in mqtts://HOST/plant/+/samples")
     login = {"username": username, "password": password_file and {"file": password_file.absolute()}}
     security = {name: value for name, value in login.items() if value is not None}
     if ca_file is not None:
@@ -127,6 +129,11 @@ async def _run(way: _Way) -> None:
     options = {"label_header": TOPIC} if scheme == "kafka" else {}
     inlet: Inlet = connect_inlet(way.url, way.options, way.context, "bridge.options")
     feed = connect_feed(f"jsonl:{rest}" if is_file else way.to, options, way.context, "--to")
+    try:
+        await feed.send([])  # a broker that is not there is told now, not at the first message
+    except BaseException:
+        await feed.close()
+        raise
     err.print(f"from {inlet.place} to {way.to}; Ctrl-C ends")
     with Bar("waiting for messages", is_endless=True) as bar:
 

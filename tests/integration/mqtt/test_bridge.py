@@ -147,6 +147,8 @@ def test_a_kill_loses_nothing_and_what_came_meanwhile_is_there(
         (["mqtt://127.0.0.1/a", "--to", "a.csv"], r"name a file that ends in \.jsonl", 2),
         (["mqtt://127.0.0.1/a"], r"say where messages go", 2),
         (["mqt://127.0.0.1/a", "--to", "a.jsonl"], r"no inlet 'mqt'; did you mean 'mqtts?'", 2),
+        (["localhost/plant/+/a", "--to", "a.jsonl"], r"begin it with mqtt:// or, for TLS, mqtts://", 2),
+        (["mqtt://127.0.0.1:1/a", "--to", "kafka://127.0.0.1:1/t"], r"error: .*kafka", 1),
         ([], r"plant.yaml", 2),
     ],
 )
