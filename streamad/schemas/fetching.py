@@ -107,7 +107,9 @@ class Fetcher:
                 self._failed(str(away))
             else:
                 self._answered()
-                self.schemas.learn(schema, answer.schema, answer.digest, self._clock.monotonic_us())
+                now_us = self._clock.monotonic_us()
+                # A schema of 4 MB compiles for seconds.
+                await asyncio.to_thread(self.schemas.learn, schema, answer.schema, answer.digest, now_us)
                 return
             await self._clock.sleep(backoff.pause_us / 1e6)
             backoff.failed()

@@ -27,7 +27,8 @@ from streamad_connectors.mqtt.options import MqttOptions, Place
 _CORK = getattr(socket, "TCP_CORK", None)  # Linux
 _TICK_S = 1.0
 _AT_ONCE = 200  # messages of one turn of the loop
-_PROTOCOL_ERROR, _TAKEN_OVER = 0x82, 0x8E
+_TAKEN_OVER = 0x8E
+_OUR_REASONS = (0x82, 0x8D)  # a protocol error, or nothing came within keep_alive: we end the connection
 # MQTT 5, section 3.2.2.2: answers that trying again cannot change.
 _REFUSALS = {
     0x81: "it does not read MQTT 5",
@@ -266,7 +267,7 @@ class Connection:
         text = f"{self._at}: the connection ended ({reason})"
         if flags.is_disconnect_packet_from_server and reason.value == _TAKEN_OVER:
             self._finish(self.taken_over)
-        self._finish(Ended(text, is_told=flags.is_disconnect_packet_from_server or reason.value == _PROTOCOL_ERROR))
+        self._finish(Ended(text, is_told=flags.is_disconnect_packet_from_server or reason.value in _OUR_REASONS))
 
     @property
     def taken_over(self) -> Ended:

@@ -15,7 +15,7 @@ from streamad.commands.init.facts.columns import Column, columns_of
 from streamad.commands.init.facts.marks import Marks, find_marks
 from streamad.commands.init.facts.rows import LONGEST_STEP, Groups, Rows
 from streamad.commands.init.facts.units import take_units
-from streamad.commands.init.facts.words import SEQUENCE, STREAM, TIME, hints, id_hints
+from streamad.commands.init.facts.words import CHANNEL, SEQUENCE, STREAM, TIME, hints, id_hints
 from streamad.commands.init.forms import chunked, is_own, own
 from streamad.commands.init.layout import Layout, note_without_id
 from streamad.commands.init.lines import (
@@ -56,6 +56,7 @@ from streamad.errors import SourceError, some_of
 from streamad.language import percent
 from streamad.types import IntArray
 
+_OFTEN = 20
 _MANY_DISPLACED = 0.05
 _ROW_PERIOD_US = 1_000_000
 _NUMBERED = re.compile(r"[ ._-]?\(?\d+\)?$")
@@ -396,9 +397,8 @@ def _resolved(
         why = f"{time.path} begins anew at 2^32 within a file: rows are evenly spaced instead (decode.time: row)"
         return replace(by_rows(time.step_us, why), unused=(time.path,))
     rows = Rows(times_of(time, columns, len(places)), counts=False, channel=channel, places=places)
-    named = [
-        of for path, of in rest.items() if id_hints(path) & (SEQUENCE | STREAM) and of.n_runs < max(2, len(of) / 2)
-    ]
+    ids = [of for path, of in rest.items() if id_hints(path) & (SEQUENCE | STREAM | CHANNEL)]
+    named = [of for of in ids if of.n_runs < max(2, len(of) / 2) or (not of.is_numeric and _recurs(of))]
     groups = rows.codes(*named) * (int(places.max(initial=0)) + 1) + places
     readings = [of for path, of in rest.items() if of.is_numeric and of not in named]
     lost = rows.displaced(groups, readings)
@@ -411,6 +411,11 @@ def _resolved(
             )
             return replace(other, unused=time.unused, others=(), note=time.note)
     return time
+
+
+def _recurs(column: Column) -> bool:
+    """Return whether a few texts come again and again, in whatever order: streams that take turns."""
+    return _OFTEN * len(column.counts) <= len(column)
 
 
 def _wraps(counter: Column, places: IntArray) -> bool:

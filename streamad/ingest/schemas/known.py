@@ -50,7 +50,7 @@ class Schemas:
         """Return a schema. Raises DecodeError (unknown_schema) with the reason why there is none."""
         found = self._known.get(schema)
         if found is None:
-            why, _ = self._refused.get(schema, (f"schema {schema} was not asked for", 0))
+            why, _ = self._refused.get(schema, (f"schema {schema} is not known at {self.place}", 0))
             raise DecodeError("unknown_schema", why)
         return found
 

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 from streamad.plugins import ConnectorContext
 from streamad.system.clock import SystemClock
 from streamad_connectors.mqtt import MqttInlet
+from streamad_connectors.mqtt.connection import Connection
 from streamad_connectors.mqtt.inlet import DROPPED
-from streamad_connectors.mqtt.options import MqttInletOptions
+from streamad_connectors.mqtt.options import MqttInletOptions, MqttOptions, Place, credentials_of
 from tests.support.mqtt_stub import publish, stub
 from tests.support.waiting import LIMIT_S
 
@@ -86,3 +87,17 @@ async def test_a_broker_that_says_why_it_ends_the_connection_is_waited_for() -> 
         async with reading(QUOTA_EXCEEDED, "plant/+", []) as (inlet, _):
             await until(lambda: inlet.counts.connections == 6)
     assert sum("Quota exceeded" in line.get("why", "") for line in logs) >= 5
+
+
+async def test_a_broker_that_is_silent_is_no_other_client_that_takes_over() -> None:
+    """It is also silent for a bridge that does not read, since Kafka is away, and looks at no answer."""
+    options = MqttOptions(keep_alive="1s")  # type: ignore[arg-type] # as the config has it
+    async with stub() as address:
+        credentials = credentials_of(options.security, Path(), encrypts=False)
+        connection = Connection(Place.of(address, encrypts=False), options, credentials, "streamad")
+        await connection.open()
+        async with asyncio.timeout(LIMIT_S):
+            ended = await connection.ended
+        await connection.close()
+    assert (ended.is_told, ended.is_final) == (True, False)
+    assert "Keep alive timeout" in ended.text

@@ -134,3 +134,22 @@ def test_of_a_bridge_s_objects_the_topic_names_the_stream_and_the_sender_the_tim
     assert (fields.time, fields.sequence, fields.values) == ("zeit", "charge", "werte")
     assert f"mqtt_topic names the stream: L1, L2 in {topic.format('{stream}')!r}" in result.output
     assert "sequences    8: 30 samples" in result.output
+
+
+def test_streams_that_take_turns_with_equal_times_are_no_rows_of_one_time(tmp_path: Path) -> None:
+    """Else the time of receipt, which differs in every row, would be taken."""
+    rng, lines = random.Random(0), []
+    for i in range(120):
+        for stream in ("L1", "L2", "L3"):
+            sent = {"zeit": T0 + 5 * i, "t": rng.gauss(20, 3)}
+            received_us = (T0 + 5 * i) * 1_000_000 + rng.randrange(200_000)
+            record = FeedRecord(json.dumps(sent).encode(), b"", received_us, label=f"plant/{stream}/samples")
+            lines.append(line_of(record, with_topic=True))
+    sample, config = tmp_path / "sample.jsonl", tmp_path / "plant.yaml"
+    sample.write_bytes(b"\n".join(lines) + b"\n")
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    fields = load_plant(config).settings.decode.fields
+    assert fields is not None
+    assert fields.time == "zeit"
+    assert "guessed      the time is zeit; mqtt_time would do as well" in result.output
