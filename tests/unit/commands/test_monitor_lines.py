@@ -13,6 +13,7 @@ from msgspec import structs
 from rich.console import Console
 
 from streamad.commands.shared import monitor
+from streamad.commands.shared.figures.losses import lost
 from streamad.commands.shared.figures.report import RunReport, print_summary
 from streamad.commands.shared.monitor import AlertLines, alert_line, attribution_line, event_line, shown_events
 from streamad.judge.judging import JudgedSequence
@@ -271,3 +272,10 @@ def test_the_summary_gives_no_time_to_the_decision_of_recordings_read_as_fast_as
 def test_an_attribution_that_names_no_channel_says_so() -> None:
     nothing = structs.replace(why(), channels=[ChannelShare(channel="temp", unit="", share=0.001)])
     assert str(attribution_line(nothing)) == "WHY r1 B-2  no channel stands out  id 5f0c2a91"
+
+
+def test_many_messages_of_unregistered_schemas_are_no_fault_of_decode() -> None:
+    """They asked the user to look at decode and channels."""
+    counters = {"samples": 10, "late_samples": 0, "dead_letters": {"unknown_schema": 8, "malformed": 1}}
+    (letters,) = lost(counters)
+    assert "the registry lacks schemas" in letters.remedy

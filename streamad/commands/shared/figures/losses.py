@@ -30,6 +30,7 @@ LATER = (
 TAGS = "the tag that decides (sequences.while, decode.fields.sequence)"
 MISSING = "name what means missing in decode.missing or channels[].missing, what means a number in channels[].values"
 READABLE = "see streamad check: decode and channels do not fit the messages"
+UNREGISTERED = "the registry lacks schemas that messages name: register them, or correct decode.registry.url"
 _CHANNELS_SHOWN = 5
 _REASONS_SHOWN = 5
 
@@ -143,7 +144,8 @@ def lost(counters: Mapping[str, Any]) -> Iterator[Loss]:
     losses = Losses.of(counters)
     if letters := counters["dead_letters"]:
         kinds = ", ".join(f"{n} {kind}" for kind, n in letters.items())
-        remedy = READABLE if losses.is_much(losses.n_refused) else ""
+        likely = UNREGISTERED if max(letters, key=letters.__getitem__) == "unknown_schema" else READABLE
+        remedy = likely if losses.is_much(losses.n_refused) else ""
         yield Loss("dead letters", f"{sum(letters.values())} ({kinds})", remedy)
     for what, n, remedy in (("late samples", losses.n_late, LATER), ("displaced", losses.n_displaced, FINER_TIMES)):
         if losses.is_much(n):
