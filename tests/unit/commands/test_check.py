@@ -354,7 +354,12 @@ def test_ids_that_come_again_after_their_end_name_the_memory_of_ids(tmp_path: Pa
 
 
 def relative(sequence: str | None, n: int) -> list[dict[str, Any]]:
-    return [{**message(0, index, n), "sequence": sequence, "time": index, "end": None} for index in range(n)]
+    """Return a sequence whose readings are those of no other length: equal ones would be samples that come again."""
+    each = {"sequence": sequence, "end": None}
+    return [
+        {**message(0, index, n), **each, "time": index, "values": {"temp_c": index + n, "pressure_bar": n}}
+        for index in range(n)
+    ]
 
 
 @pytest.mark.parametrize(
