@@ -18,7 +18,7 @@ from streamad.bridge.inlet import InletCounts
 from streamad.errors import ConfigError, Problem, SourceError
 from streamad.plugins import ConnectorContext
 from streamad.system.tasks import Backoff, wait_for_either
-from streamad.telemetry.logs import get_logger
+from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.types import FeedRecord
 from streamad_connectors.mqtt.connection import Connection, ConnectionFailedError
 from streamad_connectors.mqtt.options import MqttInletOptions, Place, client_id_of, credentials_of
@@ -176,7 +176,8 @@ class MqttInlet:
         self._opened_s = time.monotonic()
         self.counts.connections += 1
         if is_first:
-            get_logger().info("connected", broker=str(self._broker), session="resumed" if is_resumed else "new")
+            kept = "kept" if is_resumed else "new: messages are kept from now on"
+            get_status_logger().info("connected", broker=str(self._broker), session=kept)
         elif is_resumed:
             get_logger().warning("the broker is back, with the session", broker=str(self._broker))
         else:

@@ -153,3 +153,15 @@ def test_streams_that_take_turns_with_equal_times_are_no_rows_of_one_time(tmp_pa
     assert fields is not None
     assert fields.time == "zeit"
     assert "guessed      the time is zeit; mqtt_time would do as well" in result.output
+
+
+def test_a_single_topic_is_the_stream_so_that_a_second_device_does_not_join_the_first(tmp_path: Path) -> None:
+    rng, sample, config = random.Random(0), tmp_path / "sample.jsonl", tmp_path / "plant.yaml"
+    sent = [{"topic": "plant/L1", "time": T0 + i, "charge": f"C-{i // 30}", "t": rng.gauss(20, 3)} for i in range(120)]
+    sample.write_text("".join(f"{json.dumps(each)}\n" for each in sent))
+    result = CliRunner().invoke(app, ["init", str(sample), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    fields = load_plant(config).settings.decode.fields
+    assert fields is not None
+    assert (fields.stream, fields.sequence) == ("topic", "charge")
+    assert "topic names the stream: another topic would be another stream" in result.output

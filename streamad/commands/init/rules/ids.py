@@ -11,6 +11,7 @@ from streamad.commands.init.facts.columns import LONGEST_ID, Column
 from streamad.commands.init.facts.rows import Rows, changes_of, joined
 from streamad.commands.init.facts.words import END, SEQUENCE, STREAM, hints, id_hints, last_part
 from streamad.commands.init.rules.channels import is_label
+from streamad.commands.init.rules.patterns import TOPICS
 from streamad.commands.init.rules.split_time import are_dates_or_clocks
 from streamad.errors import some_of
 from streamad.types import IntArray
@@ -138,7 +139,7 @@ def _stream(free: Mapping[str, Column], sequence: Column | None, rows: Rows, not
         return varying[0]
     overlap = rows.disorder(None, sequence)
     if overlap <= _IN_ORDER:
-        return _first(named, free, "stream", notes)
+        return _first(named, free, "stream", notes) or _topic(free, notes)
     most = max(_IN_ORDER, overlap / 10)
     in_order = [path for path in varying if rows.disorder(free[path], sequence) <= most]
     if in_order:
@@ -152,6 +153,14 @@ def _stream(free: Mapping[str, Column], sequence: Column | None, rows: Rows, not
     also = f"; {some_of(rest)} would do as well" if rest else ""
     notes.append(f"{best} was taken for the stream, because its values tell overlapping sequences apart{also}")
     return best
+
+
+def _topic(free: Mapping[str, Column], notes: list[str]) -> str | None:
+    """Return a topic that is the same in every row: a second device would have another."""
+    topic = next((path for path, column in free.items() if path.lower() in TOPICS and not column.varies), None)
+    if topic is not None:
+        notes.append(f"{topic} names the stream: another topic would be another stream")
+    return topic
 
 
 def _sequence_by_values(free: Mapping[str, Column], stream: Column | None, rows: Rows, notes: list[str]) -> str | None:

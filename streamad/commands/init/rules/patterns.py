@@ -11,7 +11,7 @@ from streamad.errors import some_of
 
 OF_PATTERN = "{stream}"
 """The path of the column with the streams that a pattern finds."""
-_TOPICS = frozenset({"topic", "mqtt_topic"})
+TOPICS = frozenset({"topic", "mqtt_topic"})
 _LEVELS = "/"
 _SEPARATORS = "/.|:\\>"
 _SAME_CHANNELS = 0.8
@@ -71,7 +71,7 @@ def find_stream(columns: Collection[Column]) -> Split | None:
     if _name_a_stream(columns):
         return None
     for column in columns:
-        if column.path.lower() not in _TOPICS or not all(isinstance(value, str) for value in column.values):
+        if column.path.lower() not in TOPICS or not all(isinstance(value, str) for value in column.values):
             continue
         rows = [str(name).split(_LEVELS) for name in column.counts]
         found = [at for at, names in enumerate(zip(*rows, strict=False)) if len(set(names)) > 1]
