@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ settings.register_profile("default", deadline=None, max_examples=examples(100))
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if IS_CI else "default")
 
-_UNIT = Path(__file__).parent / "unit"
 _PRIORITY = str(Path(__file__).parent / "support" / "priority")
 if _PRIORITY not in os.environ.get("PYTHONPATH", ""):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PRIORITY, os.environ.get("PYTHONPATH")]))
@@ -32,25 +30,6 @@ os.environ["TESTS_KEEP_PRIORITY"] = "1"
 # Numba compiles aeon's kernels for 40 s of a core in a new environment; on the tests' few windows Python is quicker.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # else it tells its makers of each use
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let processes of pytest have files that wait (for brokers, browsers, time-outs) beside unit tests, which compute.
-
-    The last fifth are unit tests: their files are short, so all processes end at about the same time.
-    """
-    if os.environ.get("PYTEST_XDIST_WORKER") is None:
-        return
-    unit, others = _files(items, of_unit=True), _files(items, of_unit=False)
-    turns = [(n / max(1, len(unit)), 1, file) for n, file in enumerate(unit)]
-    turns += [(0.8 * n / max(1, len(others)), 0, file) for n, file in enumerate(others)]
-    items[:] = [item for *_, file in sorted(turns, key=lambda turn: turn[:2]) for item in file]
-
-
-def _files(items: list[pytest.Item], *, of_unit: bool) -> list[list[pytest.Item]]:
-    """Return the tests of each file in order: of those in tests/unit, or of the others."""
-    kind = [item for item in items if (_UNIT in item.path.parents) == of_unit]
-    return [[*file] for _, file in groupby(kind, key=lambda item: item.path)]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -183,8 +183,8 @@ REREADING: tuple[Mutant, ...] = (
     mutant(
         "untold-from-the-beginning",
         _INTAKE,
-        "tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())",
-        "tuple((*cut, begin) for cut, begin in self._untold.items())",
+        "tuple((*cut, max(begin, self.next_offset)) for cut, begin in cuts)",
+        "tuple((*cut, begin) for cut, begin in cuts)",
         "late samples of a sequence that memory ended amid a second reading are told again after one more restart",
         _FORCED,
         _LAWS,

@@ -20,10 +20,10 @@ def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says
         "--peers",
         "aiokafka",
         "bare",
-        "confluent",
+        "quix",
         "--peers-python",
         sys.executable,
-    ]  # which has no confluent-kafka
+    ]  # which has no Quix Streams
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), *peers, "--kinds", "single", "--sequences", "64", "--rounds", "1", "--json"],
         capture_output=True,
@@ -35,7 +35,7 @@ def test_streamad_and_a_plain_loop_make_the_same_windows_and_a_missing_peer_says
     figures = json.loads(done.stdout.splitlines()[-1])
     found = figures["single"]
     assert (found["messages"], found["windows"], found["samples"]) == (64 * 50, 64, 64 * 50)
-    assert "No module named 'confluent_kafka'" in found["peers"]["confluent"]["error"]
+    assert "No module named 'quixstreams'" in found["peers"]["quix"]["error"]
     ours, loop = found["peers"]["streamad"], found["peers"]["aiokafka"]
     assert (ours["promises"], ours["in_transactions"], loop["in_transactions"]) == ("exactly once", True, False)
     expected = ours["samples_per_s"] / loop["samples_per_s"]

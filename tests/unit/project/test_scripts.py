@@ -30,6 +30,7 @@ case "$*" in
     "-m pip install"*) exit "${{PIP_STATUS:-0}}" ;;
     "-m streamad"*) exit 0 ;;
     *demo_summary.py*) echo "summary: {{}}"; exit 0 ;;
+    "-m pytest tests/unit"*) echo "1 passed"; exit "${{UNIT_STATUS:-0}}" ;;
     "-m pytest"*) echo "1 passed"; exit 0 ;;
     *"import ensurepip"*) exit "${{ENSUREPIP_STATUS:-0}}" ;;
     *"(3, 11)"*) exit "${{VERSION_STATUS:-0}}" ;;
@@ -127,11 +128,17 @@ def test_the_first_run_installs_and_the_second_starts_at_once(checkout: Checkout
     assert checkout.installs() == []
 
 
-def test_without_arguments_all_tests_run_five_files_at_a_time(checkout: Checkout) -> None:
+def test_without_arguments_the_unit_tests_run_side_by_side_and_the_others_after_them(checkout: Checkout) -> None:
     done = checkout.run("scripts/test")
-    assert (done.returncode, done.stdout) == (0, "1 passed\n")
-    (tests,) = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
-    assert tests == "-m pytest --numprocesses=5 --dist=loadfile --no-loadscope-reorder"
+    assert (done.returncode, done.stdout) == (0, "1 passed\n1 passed\n")
+    unit, others = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
+    assert unit.startswith("-m pytest tests/unit --numprocesses=")
+    assert others == "-m pytest tests --ignore=tests/unit --numprocesses=4 --dist=loadfile --no-loadscope-reorder"
+
+
+def test_a_failed_unit_test_fails_the_whole_though_the_others_pass(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", UNIT_STATUS="1")
+    assert (done.returncode, done.stdout) == (1, "1 passed\n1 passed\n")
 
 
 @pytest.mark.parametrize("change", ["another pyproject", "another checkout"])
@@ -185,7 +192,7 @@ def test_two_scripts_at_once_install_once(checkout: Checkout) -> None:
         assert waiting.stderr.readline().startswith("waiting for another installation")
         (checkout.venv / ".streamad-installed-dev").write_text(key)
     stdout, _ = waiting.communicate(timeout=LIMIT_S)
-    assert (waiting.returncode, stdout) == (0, "1 passed\n")
+    assert (waiting.returncode, stdout) == (0, "1 passed\n1 passed\n")
     assert checkout.installs() == []
 
 

@@ -261,7 +261,7 @@ async def test_counting_what_waits_ends_in_a_second(tmp_path: Path) -> None:
         await anext(messages)
         began = time.monotonic()
         assert await subscription.n_present() is None
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20  # a second, on a busy machine; it was 75
 
 
 async def test_an_operators_mark_of_another_time_is_another_mark(tmp_path: Path) -> None:
