@@ -1,9 +1,10 @@
 """Faults between a device and its verdicts: SIGKILL hits the bridge, the publisher, Kafka and workers.
 
 The publisher of ``faults_on_mqtt.py`` publishes to mosquitto, which now and then restarts in order; ``streamad bridge``
-copies to a topic, and workers judge. What a broker's restart has ended starts again, as under a supervisor. The law:
-every message is in the topic, perhaps more than once. The outputs are those of an undisturbed run over the topic, and
-each sequence has one verdict, which is that of an undisturbed run over every message once, because payloads have times.
+copies to a topic, and workers judge. A process that ended with a broker's restart is started again, as by a supervisor.
+The law: every message is in the topic, perhaps more than once. The outputs are those of an undisturbed run over the
+topic, and each sequence has one verdict, which is that of an undisturbed run over every message once, because payloads
+have times.
 """
 
 from __future__ import annotations

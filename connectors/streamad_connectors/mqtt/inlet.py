@@ -25,7 +25,7 @@ from streamad_connectors.mqtt.options import MqttInletOptions, Place, client_id_
 from streamad_connectors.mqtt.topics import TopicPattern, key_of
 
 DROPPED = "$SYS/broker/publish/messages/dropped"
-"""Where mosquitto says how many messages it has dropped, of all clients."""
+"""The topic in which mosquitto counts the messages that it has dropped, of all clients."""
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 100_000, 30_000_000
 _MOST_HELD, _MOST_HELD_BYTES = 2, 64 << 20
 _DIGITS = 18

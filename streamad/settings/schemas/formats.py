@@ -17,7 +17,7 @@ def kind_of(form: Format) -> SchemaKind | None:
 
 def wire_of(form: Format) -> Wire | None:
     """Return the wire format of messages that no serializer has framed, None if all must be framed."""
-    return None if form in {"avro", "json_schema", "protobuf"} else form  # type: ignore[return-value]
+    return None if form in _KINDS else form  # type: ignore[return-value]
 
 
 def check_format(form: Format, *, has_registry: bool) -> None:

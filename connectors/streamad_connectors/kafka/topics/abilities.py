@@ -1,4 +1,4 @@
-"""What a cluster offers, by its own list of requests (ApiVersions, KIP-35), and what streamad needs of it."""
+"""The requests that a cluster offers, by its own list (ApiVersions, KIP-35), and those that streamad needs."""
 
 from __future__ import annotations
 
