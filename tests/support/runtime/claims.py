@@ -33,6 +33,11 @@ class ClaimTopic:
         last = {(claim.stream, claim.partition): (at, claim) for at, claim in self.entries}
         self.entries = sorted(entry for entry in last.values() if not entry[1].ended)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is being written, and every process that listens has been given all that was."""
+        return not any(reader.tasks for reader in self.readers)
+
     def living(self, stream: str) -> set[str]:
         last = {(claim.stream, claim.partition): claim for _, claim in self.entries}
         return {claim.partition for claim in last.values() if claim.stream == stream and not claim.ended}
