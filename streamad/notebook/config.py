@@ -20,6 +20,7 @@ from streamad.plant import Plant
 from streamad.plugins import check_known, error_messages
 from streamad.safe_text import one_line
 from streamad.settings.plant_yaml import SequenceSettings, Settings
+from streamad.settings.yaml_file import SCHEMA, SCHEMA_KEY
 from streamad.system.clock import SystemClock
 
 _SOURCE: Final = "recordings.csv"  # no source is read; the settings name one
@@ -142,7 +143,7 @@ def plant_yaml(
         there = content.get(name)
         content[name] = {**there, **given} if isinstance(there, dict) and isinstance(given, Mapping) else given
     _checked(content)
-    return _HEAD + _dumped(content)
+    return f"{_HEAD}{SCHEMA_KEY}: {SCHEMA}\n{_dumped(content)}"
 
 
 def columns_of(settings: Settings) -> FrameColumns:

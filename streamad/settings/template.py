@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from streamad.settings.yaml_file import SCHEMA, SCHEMA_KEY
+
 _COMMENT_COLUMN = 44
 _WIDTH = 110
 # Words that YAML takes as one scalar wherever they stand, unless they read as a number, a date, true or nothing.
@@ -75,7 +77,7 @@ def _is_plain(text: str) -> bool:
 
 def render(head: Iterable[str], name: str, channels: Sequence[ChannelLine], sections: Iterable[Section]) -> str:
     """Return the text of a config, its comments aligned."""
-    lines = [*_comments(head), "", f"name: {scalar(name)}", ""]
+    lines = [*_comments(head), "", f"{SCHEMA_KEY}: {SCHEMA}", f"name: {scalar(name)}", ""]
     lines += ["# The sensor signals, in the order of every array (field: the name in the messages, where it differs)."]
     lines += ["channels:", *(_commented(f"  - {scalar(channel_entry(line))}", line.comment) for line in channels)]
     for section in sections:

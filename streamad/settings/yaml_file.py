@@ -178,11 +178,11 @@ def check_schema(content: dict[str, Any], lines: dict[Loc, int], path: Path) -> 
     found = content.pop(SCHEMA_KEY, SCHEMA)
     if type(found) is int and found == SCHEMA:
         return
-    reads = f"streamad {version('streamad-monitor')} reads schema {SCHEMA} of plant.yaml"
+    reads = f"streamad {version('streamad-monitor')} reads {SCHEMA}"
     if type(found) is int and found > SCHEMA:
-        what = f"{reads}, and this file has schema {found}: read it with the later streamad that it was written for"
+        what = f"this file is of schema {found}, {reads}: update streamad"
     else:
-        what = f"{reads}, and {repr(found)[:40]} is unknown: write {SCHEMA_KEY}: {SCHEMA}, or leave it out"
+        what = f"{repr(found)[:40]} is unknown, {reads}: write {SCHEMA_KEY}: {SCHEMA}, or leave it out"
     raise ConfigError([Problem(SCHEMA_KEY, what, lines.get((SCHEMA_KEY,)))], source=str(path))
 
 

@@ -219,6 +219,7 @@ def test_init_then_check_then_read(form: Callable[[Path], Path], tmp_path: Path)
     settings_of(sample)
     config = tmp_path / "plant.yaml"
     assert f"# recordings: {sample.name}" in (text := config.read_text()) or "classes=" in text
+    assert text.count("\nschema: 1\n") == 1
     checked = CliRunner().invoke(app, ["check", "-c", str(config), "--fast"])
     assert checked.stdout.splitlines()[-1] == "all checks passed", checked.stdout
     sequences, counters = asyncio.run(sequences_of(config))

@@ -194,6 +194,7 @@ def test_the_config_leaves_sequences_whole_that_last_as_long_as_those_of_the_tra
 def test_sections_go_over_the_config_and_are_checked(model: Model) -> None:
     said = model.plant_yaml("today.csv", name="mixer", decode={"time": "relative"}, window={"max_missing": 0.1})
     config = yaml.safe_load(said)
+    assert config["schema"] == 1
     assert config["decode"] == {
         "fields": {"sequence": "id", "time": "time", "end": None, "values": None},
         "default_stream": "plant",
