@@ -188,6 +188,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.cli": (
         "streamad.safe_text",
         "streamad.errors",
+        "streamad.system",
         "streamad.telemetry",
         "streamad.commands.shared",
         "streamad.commands",

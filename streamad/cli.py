@@ -14,6 +14,7 @@ import typer
 from streamad.commands.shared.groups import group_of
 from streamad.errors import StalledError, StreamadError, UsageError
 from streamad.safe_text import masked, text_of, visible
+from streamad.system.import_name import REMEDY, name_clash
 from streamad.telemetry.logs import configure_logs
 
 COMMANDS = {
@@ -85,6 +86,8 @@ def _options(
     ] = False,
 ) -> None:
     configure_logs(verbosity)
+    if (clash := name_clash()) is not None:
+        typer.echo(f"warning: {clash}: {REMEDY}", err=True)
 
 
 def main() -> None:

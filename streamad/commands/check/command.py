@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.check.findings import Finding, ok
+from streamad.commands.check.findings import Finding, ok, warning
 from streamad.commands.check.models import check_models
 from streamad.commands.check.page import check_page
 from streamad.commands.check.places import check_bridge, check_checkpoint, check_notify, check_sinks, check_store
@@ -28,6 +28,7 @@ from streamad.commands.shared.console import (
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 from streamad.runtime.wiring import reading_from
+from streamad.system.import_name import REMEDY, name_clash
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 _MESSAGE = 30
@@ -56,6 +57,8 @@ def check(
     if from_url is not None:
         plant = reading_from(plant, local_url(from_url))
     findings = [ok("config", f"{config}: {len(plant.settings.channels)} channels")]
+    if (clash := name_clash()) is not None:
+        findings.append(warning("installation", clash, REMEDY))
     if options:
         findings += list_options(plant)
     steps: list[Callable[[Plant], list[Finding]]] = [
