@@ -61,7 +61,7 @@ class AlertSettings(ConfigSection):
     false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
     """Alert if the conformal p-value is at most this."""
     early: EarlySettings | None = None
-    """Warnings while sequences run; null: none."""
+    """Warnings while sequences run; null: none. `init` writes it where they take ten minutes."""
 
 
 class SinkSettings(ConfigSection):
@@ -76,7 +76,8 @@ class SinkSettings(ConfigSection):
     verdicts: Url | None = None
     """The verdict of every sequence."""
     windows: Url | None = None
-    """Judged windows: with a learner of every scored sequence, else those to look at (`display.windows`)."""
+    """Judged windows to look at (`display.windows`); with `learning` of every scored sequence, then by default in
+    STORE.windows.jsonl or the topic GROUP.windows."""
     dead_letters: Url | None = None
     """Unreadable records."""
     late: Url | None = None
@@ -176,7 +177,7 @@ class WebSettings(ConfigSection):
     keep: Duration = 90 * 86_400_000_000
     """How long the view keeps a sequence, before the newest."""
     max_bytes: Size = 5_000_000_000
-    """Largest size of the view; the oldest go first."""
+    """Largest size of the view; windows of sequences without an alert go first."""
     max_browsers: int = Field(default=100, ge=1, le=10_000)
     """Pages that are open at a time; further ones get a sentence."""
     language: Literal["auto", "en", "de"] = "auto"

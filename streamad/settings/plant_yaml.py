@@ -160,7 +160,7 @@ class ModelSettings(ConfigSection):
     cache: LocalFolder = Path("registry-copies")
     """Local folder for what such a registry needs on each machine: copies of versions, state of trainings."""
     detector: str = "ensemble"
-    """Kind of detector (entry point)."""
+    """Kind: ensemble, neutral_ad, a simple one (pointwise, pca, nearest, minirocket, unfolded, mpca), or yours."""
     options: dict[str, Any] = Field(default={})
     """Options of the detector."""
     keep: int | None = Field(default=None, ge=1)
@@ -269,9 +269,9 @@ class Settings(BaseSettings):
     alerts: AlertSettings = AlertSettings()
     """When a sequence is an alert."""
     learning: LearningSettings | None = None
-    """How the model follows the plant; null: only `streamad train` makes models."""
+    """How the model follows the plant; null: only `streamad train` makes models; {}: all defaults."""
     marks: Url = "marks.jsonl"
-    """File or topic of operators' marks, and of requests to the learner; they are kept with or without `learning`."""
+    """File or topic of operators' marks and of requests to the learner; another for each plant."""
     sinks: SinkSettings = Field(default=SinkSettings(), validate_default=True)
     """Where messages go."""
     display: DisplaySettings = DisplaySettings()

@@ -13,7 +13,7 @@ REMEDY = "uninstall both (pip uninstall -y streamad streamad-monitor), then inst
 
 
 def name_clash() -> str | None:
-    """Return what is wrong with the installation, without the remedy; None if nothing is. Takes 1 to 4 ms."""
+    """Return what is wrong with the installation, without the remedy; None if nothing is. Takes about 4 ms."""
     try:
         other = f"streamad {version('streamad')}"
     except PackageNotFoundError:

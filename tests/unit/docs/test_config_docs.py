@@ -1,44 +1,34 @@
 """The config's documentation and example name every key there is, with its default, and no other."""
 
 import re
-import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import yaml
-from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
+from pydantic import TypeAdapter
 
-from streamad.plugins import keys_of
+from scripts.config_reference import LINKS, keys, page
 from streamad.settings.places import sink_urls
-from streamad.settings.plant_yaml import Settings, load_settings
+from streamad.settings.plant_yaml import load_settings
 
 ROOT = Path(__file__).parents[3]
 DOC = (ROOT / "docs/guide/config.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "examples/plant.yaml"
-ROW = re.compile(r"^\| `([a-z_.]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield every key with its dotted path; a section itself only where it may be left out (null)."""
-    for name, field in keys_of(model).items():
-        parts = [field.annotation, *typing.get_args(field.annotation)]
-        section = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
-        if section is None or field.default is None:
-            yield f"{prefix}{name}", field
-        if section is not None:
-            yield from keys(section, f"{prefix}{name}.")
-
-
-KEYS = dict(keys(Settings))
+ROW = re.compile(r"^- \[?`([a-z_.]+)`(?:\]\([^)]+\))? \((.+?)\): (.+)$", re.MULTILINE)
+KEYS = dict(keys())
 ROWS = {key: (default, meaning) for key, default, meaning in ROW.findall(DOC)}
 
 
 def test_every_key_is_documented_once_and_no_other() -> None:
     assert sorted(key for key, _, _ in ROW.findall(DOC)) == sorted(KEYS)
-    assert all(meaning.endswith(".") for _, meaning in ROWS.values())
+    assert all(re.fullmatch(r"[A-Za-z`].+\.", meaning) for _, meaning in ROWS.values())
+    assert set(LINKS) <= set(KEYS)
+
+
+def test_the_page_says_what_the_settings_say() -> None:
+    """Else: ``python scripts/config_reference.py``."""
+    assert page(DOC) == DOC
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -64,7 +54,7 @@ def test_the_example_is_valid() -> None:
 def test_the_example_shows_every_key_with_its_default_or_an_alternative(key: str) -> None:
     name = key.rsplit(".", 1)[-1]
     if key == "learning.feedback":
-        assert DOC.count("The former name of `marks`") == 1  # read as before, and shown to nobody
+        assert DOC.count("The former name of the key `marks`") == 1  # read as before, and shown to nobody
         return
     assert re.search(rf"(^|[ {{#]){name}: \S", EXAMPLE.read_text(encoding="utf-8"), re.MULTILINE) or name in {
         "fields",
