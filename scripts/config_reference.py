@@ -51,6 +51,7 @@ LINKS = {
     "learning.process": "../learning/learning.md#who-does-what",
     "learning.feedback_principal": "kafka.md#subscriptions",
     "marks": "../learning/feedback.md",
+    "sinks.decisions": "audit.md",
     "web.auth.users": "web.md#who-may-open-it",
     "bridge.options": "mqtt.md#options",
     "run.report_interval": "kafka.md#the-status-line",

@@ -40,7 +40,7 @@ _MACHINE = (
     "streamad.objects",
 )
 _PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
-_JUDGE = (*_PLANT, "streamad.judge")
+_JUDGE = (*_PLANT, "streamad.judge", "streamad.decisions")
 _VERSIONS = (*_JUDGE, "streamad.learn.store", "streamad.learn.registry")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -64,6 +64,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.settings": _MACHINE,
     "streamad.plant": (*_MACHINE, "streamad.settings"),
     "streamad.ranges": (*_MACHINE, "streamad.settings"),
+    "streamad.decisions": _PLANT,
     "streamad.ingest": _PLANT,
     "streamad.schemas": (*_PLANT, "streamad.ingest"),
     "streamad.drift": _PLANT,

@@ -13,6 +13,7 @@ __all__ = [
     "ChannelShare",
     "DeadLetter",
     "Decision",
+    "DecisionEntry",
     "Direction",
     "EarlyWarning",
     "EndReason",
@@ -54,6 +55,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from streamad.messages.decision import DecisionEntry
 from streamad.messages.fields import (
     MODEL,
     ORIGIN,
@@ -79,7 +81,8 @@ from streamad.messages.fields import (
     Version,
     doc,
 )
-from streamad.messages.status import Looked, OpenSequence, Request, Running, WorkerStatus
+from streamad.messages.people import Feedback, Request
+from streamad.messages.status import Looked, OpenSequence, Running, WorkerStatus
 from streamad.messages.warning import EarlyWarning, WarningRef
 
 _VALUE = np.dtype("<f4")
@@ -94,7 +97,17 @@ Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
 Role = Literal[
-    "warnings", "alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "status"
+    "warnings",
+    "alerts",
+    "attributions",
+    "verdicts",
+    "windows",
+    "dead_letters",
+    "late",
+    "events",
+    "feedback",
+    "status",
+    "decisions",
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 """A message names only messages of roles before its own."""
@@ -416,31 +429,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ev
     schema_version: Version = SCHEMA_VERSION
 
 
-class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="feedback"):
-    """An operator's mark on a sequence, by the id of its alert or verdict. The latest mark on an id counts.
-
-    ``false_alarm``: a version that waits for a person trains on it. ``confirmed``, ``veto``: it does not train. A mark
-    changes neither calibration nor comparison. ``withdrawn``: as if nothing had been said about it. Without ``model``
-    every model of the plant keeps the mark. ``type`` may be left out.
-    """
-
-    alert_id: AlertId
-    judgement: Annotated[
-        Literal["false_alarm", "confirmed", "veto", "withdrawn"],
-        doc(
-            "false_alarm: it was normal. confirmed: it was an anomaly. veto: neither, or unknown; out of training. "
-            "withdrawn: take the former judgement back."
-        ),
-    ]
-    note: Annotated[str, doc("Why, in a few words.")] = ""
-    by: Annotated[str, doc("Who gives the feedback.")] = ""
-    assignee: Annotated[str, doc("Who looks after the sequence; with withdrawn nobody has judged it yet.")] = ""
-    comment: Annotated[str, doc("What others should know of it.")] = ""
-    model: Annotated[str | None, doc("Name of the model that judged, as in the alert; null: found by the id.")] = None
-    created_at: CreatedAt
-    schema_version: Version = SCHEMA_VERSION
-
-
 Message: TypeAlias = (
     Alert
     | Attribution
@@ -454,6 +442,7 @@ Message: TypeAlias = (
     | WorkerStatus
     | Running
     | EarlyWarning
+    | DecisionEntry
 )
 
 

@@ -1,8 +1,8 @@
-"""Messages beside the results: the status of each worker, open sequences, and a person's request to the learner."""
+"""Messages beside the results: the status of each worker, and open sequences."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -101,27 +101,4 @@ class Running(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     model: Annotated[
         str | None, doc("Name of the model that will judge it by what came so far; null: not known yet.")
     ] = None
-    schema_version: Version = SCHEMA_VERSION
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="request"):
-    """A request to the learner. The same ``request_id`` twice is one request.
-
-    ``retrain``: train on what is stored. ``relearn``: train on what ended since ``since``, whatever the decision was.
-    ``purge``: delete the stored sequences that meet every given condition of ``before``, ``share`` and ``ids``, or
-    ``everything``. Without ``model`` a purge is for every model of the plant, and a training for its own. A request
-    with a field that the learner does not know is refused: half of a purge would delete what nobody named.
-    """
-
-    request_id: Annotated[str, doc("Letters, digits, _ and -, 64 at most; made anew for each request.")]
-    action: Annotated[Literal["retrain", "relearn", "purge"], doc("What to do.")]
-    model: Annotated[str | None, doc("Name of a model of the plant.")] = None
-    since: Annotated[Time | None, doc("relearn: when the plant changed (RFC 3339).")] = None
-    before: Annotated[Time | None, doc("purge: sequences that ended before this time (RFC 3339).")] = None
-    share: Annotated[Literal["accepted", "reserve", "aside"] | None, doc("purge: this share alone.")] = None
-    ids: Annotated[list[str] | None, doc("purge: the verdicts' ids of the sequences.")] = None
-    everything: Annotated[bool, doc("purge: all stored sequences; goes with no condition.")] = False
-    note: Annotated[str, doc("A remark.")] = ""
-    by: Annotated[str, doc("Who asks.")] = ""
-    created_at: CreatedAt
     schema_version: Version = SCHEMA_VERSION

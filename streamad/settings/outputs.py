@@ -86,6 +86,8 @@ class SinkSettings(ConfigSection):
     """Events for the operator."""
     status: Url | None = None
     """The status of each worker; a path is a folder, which has a file for each."""
+    decisions: Url | None = None
+    """Who decided what about models, config and marks (`streamad audit`); a file has one of people beside it."""
     options: dict[str, dict[str, Any]] = Field(default={})
     """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
 

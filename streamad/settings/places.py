@@ -20,7 +20,8 @@ from streamad.settings.plant_yaml import Settings
 OUTPUT_ROLES: tuple[Role, ...] = (
     "alerts", "warnings", "attributions", "verdicts", "windows", "dead_letters", "late", "events",
 )  # fmt: skip
-"""The roles of messages that a run writes to sinks, each as the config says."""
+"""The roles of messages about what was read, each written to its sink by ``run`` and by a replay."""
+_WRITTEN_ROLES: tuple[Role, ...] = (*OUTPUT_ROLES, "decisions")
 _NAMES = {
     "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
     "model.cache": ("0123456789abcdef/default/versions/0001/probe.npz",),
@@ -31,6 +32,8 @@ _NAMES = {
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
 LEARNER_EVENTS = "learning.store.events"
 """The key of the learner's file of events among the places: it has none of its own in the config."""
+OTHER_DECISIONS = "sinks.decisions (of others)"
+"""The key of the file of decisions of all but the workers: it has none of its own in the config."""
 _CONFIG = "config"
 _TABLE = "sequences.table"
 
@@ -42,7 +45,7 @@ def place_key(role: Role) -> str:
 
 def sink_urls(settings: Settings) -> dict[Role, str]:
     """Return the URL of each role that has a sink."""
-    urls = {role: getattr(settings.sinks, role) for role in OUTPUT_ROLES}
+    urls = {role: getattr(settings.sinks, role) for role in _WRITTEN_ROLES}
     return {role: url for role, url in urls.items() if url is not None}
 
 
@@ -57,11 +60,23 @@ def learner_events_url(settings: Settings) -> str | None:
     return url if file_path(url) is None else f"{learning.store}.events.jsonl"
 
 
+def other_decisions_url(settings: Settings) -> str | None:
+    """Return where decisions of all but the workers go: of people, the page and the learner; None without a sink.
+
+    A file of ``sinks.decisions`` belongs to a worker, whose checkpoint cuts it back; theirs is beside it.
+    """
+    url = settings.sinks.decisions
+    if url is None or (path := file_path(url)) is None:
+        return url
+    return str(Path(path).with_stem(f"{Path(path).stem}-others"))
+
+
 def urls_of(settings: Settings, role: Role) -> tuple[str, ...]:
     """Return every place that the messages of ``role`` are written to, the workers' first."""
     url = settings.sinks.status if role == "status" else sink_urls(settings).get(role)
-    of_learner = learner_events_url(settings) if role == "events" else None
-    return tuple(dict.fromkeys(each for each in (url, of_learner) if each is not None))
+    others = {"events": learner_events_url, "decisions": other_decisions_url}
+    of_others = others[role](settings) if role in others else None
+    return tuple(dict.fromkeys(each for each in (url, of_others) if each is not None))
 
 
 def input_urls(settings: Settings) -> dict[str, str]:
@@ -160,6 +175,8 @@ class Places:
         sinks = {place_key(role): url for role, url in sink_urls(settings).items()}
         if (events := learner_events_url(settings)) is not None and file_path(events) is not None:
             sinks[LEARNER_EVENTS] = events
+        if (others := other_decisions_url(settings)) is not None and file_path(others) is not None:
+            sinks[OTHER_DECISIONS] = others
         if settings.notify.undelivered is not None:
             sinks["notify.undelivered"] = settings.notify.undelivered
         sinks[place_key("feedback")] = settings.marks
@@ -264,6 +281,8 @@ def _advice(key: str, *, is_folder: bool) -> str:
         return f"name another place with {key}"
     if key == LEARNER_EVENTS:
         return "the learner writes its events there, so name another learning.store"
+    if key == OTHER_DECISIONS:
+        return "decisions of people and of the learner go there, so name another file as sinks.decisions"
     return "name a folder of its own" if is_folder else f"name another file, such as out/{key.rpartition('.')[2]}.jsonl"
 
 

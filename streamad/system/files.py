@@ -145,6 +145,17 @@ def append_lines(path: Path, lines: bytes, *, busy: str) -> None:
     Makes missing folders. Raises OutputError, also for what is no regular file, and with the text ``busy`` if another
     program keeps the file locked for ten seconds.
     """
+    with appending(path, busy=busy) as descriptor:
+        length = os.fstat(descriptor).st_size
+        append_whole(descriptor, missing_line_end(descriptor, length) + lines, length)
+
+
+@contextmanager
+def appending(path: Path, *, busy: str) -> Iterator[int]:
+    """Yield a descriptor to read and to append to, locked; what was written is on the disk at the block's end.
+
+    Makes missing folders and raises as ``append_lines``.
+    """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -154,8 +165,7 @@ def append_lines(path: Path, lines: bytes, *, busy: str) -> None:
                 if time.monotonic() >= deadline:
                     raise OutputError(f"{path}: another program has kept it locked for {_LOCK_S:.0f} s: {busy}")
                 time.sleep(_LOCK_POLL_S)
-            length = os.fstat(descriptor).st_size
-            append_whole(descriptor, missing_line_end(descriptor, length) + lines, length)
+            yield descriptor
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -175,18 +185,23 @@ def cut_torn_line(path: Path) -> None:
     with writing(path), suppress(FileNotFoundError, NotRegularError):
         descriptor = open_regular(path, os.O_RDWR)
         try:
-            size = end = os.fstat(descriptor).st_size
-            while end:
-                start = max(0, end - _LOOKED_AT_BYTES)
-                if (found := os.pread(descriptor, end - start, start).rfind(b"\n")) >= 0:
-                    end = start + found + 1
-                    break
-                end = start
-            if end < size:
-                os.ftruncate(descriptor, end)
-                os.fsync(descriptor)
+            cut_torn_end(descriptor)
         finally:
             os.close(descriptor)
+
+
+def cut_torn_end(descriptor: int) -> None:
+    """Cut an open file of lines back to its last whole line; nobody else may write to it now. Raises OSError."""
+    size = end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - _LOOKED_AT_BYTES)
+        if (found := os.pread(descriptor, end - start, start).rfind(b"\n")) >= 0:
+            end = start + found + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)
+        os.fsync(descriptor)
 
 
 def append_whole(descriptor: int, content: bytes | bytearray, length: int) -> None:

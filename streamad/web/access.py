@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 from streamad.language import gettext
+from streamad.messages.decision import Identity
 from streamad.settings.outputs import ProxySettings
 from streamad.web.login.door import Door, Shut
 
@@ -36,11 +37,15 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks: the name that marks bear, and the level; ``has_session``: who can log out."""
+    """Who asks: the name that marks bear, and the level; ``has_session``: who can log out.
+
+    ``identity``: whether the name was checked; that of whoever opened the printed link is claimed.
+    """
 
     name: str
     level: Level
     has_session: bool = False
+    identity: Identity = "authenticated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Page:
         return Access(
             secret=self._secret,
             hosts=known_hosts(web.host, self.port, web.hosts),
-            local=Person(_user(), Level.ENGINEER if web.allow == "models" else Level.OPERATOR),
+            local=Person(_user(), Level.ENGINEER if web.allow == "models" else Level.OPERATOR, identity="claimed"),
             machines=machines,
             proxy=web.auth.proxy,
             door=self._door,

@@ -18,6 +18,7 @@ from streamad.messages import (
     Attribution,
     ChannelShare,
     DeadLetter,
+    DecisionEntry,
     EarlyWarning,
     Event,
     Feedback,
@@ -189,6 +190,19 @@ MESSAGES: list[Message] = [
         tail="empirical",
         model=MODEL,
         created_at=T1,
+    ),
+    DecisionEntry(
+        kind="promote",
+        subject="reactor 0007",
+        who="kim",
+        identity="authenticated",
+        reason="the seal is new",
+        details={"before": "0006"},
+        created_at=T1,
+        writer="reactor/page",
+        number=2,
+        previous="0" * 64,
+        hash="1" * 64,
     ),
 ]
 ids = [type(message).__name__ for message in MESSAGES]

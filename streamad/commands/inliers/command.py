@@ -25,11 +25,12 @@ from streamad.commands.shared.options import (
     local_path,
 )
 from streamad.commands.shared.plants import check_out, load_plant
+from streamad.decisions.recording import current_user
 from streamad.errors import UsageError
 from streamad.learn.parts import store_path
 from streamad.learn.store.records import Mark
 from streamad.messages import SHARES, Request, Share
-from streamad.outputs.marks.writing import MarkWriter, current_user
+from streamad.outputs.marks.writing import MarkWriter
 from streamad.outputs.stored import (
     StoreView,
     learning_of,

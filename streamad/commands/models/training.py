@@ -11,13 +11,13 @@ import typer
 from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, err, note, out, print_json, run_async
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.decisions.recording import current_user
 from streamad.errors import StreamadError
 from streamad.learn.parts import registry_of
 from streamad.learn.trainer.results import TrainingFailed, TrainingOutcome, TrainingResult
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import Request
 from streamad.outputs.marks.place import send_feedback
-from streamad.outputs.marks.writing import current_user
 from streamad.outputs.stored import learning_of, one_model
 from streamad.outputs.versions.service import loads_text
 from streamad.outputs.versions.training import progress_text, training_request

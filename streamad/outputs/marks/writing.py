@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,7 @@ from itertools import islice, takewhile
 
 import msgspec
 
+from streamad.decisions.recording import current_user
 from streamad.errors import ConfigError, StoreError, UsageError
 from streamad.learn.store.records import Mark, MarkKind, mark_of
 from streamad.messages import Alert, EarlyWarning, Feedback, Role, Verdict
@@ -243,11 +242,3 @@ async def _read_outputs(plant: Plant) -> _Outputs:
             judged[key] = id_
     found.warned = {id_: judged.get(key) for id_, key in warned.items()}
     return found
-
-
-def current_user() -> str:
-    """Return the operating system's name of who runs the command, whatever the environment says."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a user id without a name, as in a container
-        return f"uid {os.getuid()}"

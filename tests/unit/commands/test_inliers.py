@@ -21,10 +21,10 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.windows import Recordings, read_windows
+from streamad.decisions.recording import current_user
 from streamad.errors import StoreError, UsageError
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.messages import Request
-from streamad.outputs.marks.writing import current_user
 from streamad.runtime.wiring import source_for
 from streamad.system.locks import try_lock
 from streamad.types import from_us

@@ -22,6 +22,7 @@ from streamad.cli import app
 from streamad.commands.models.figures import figures_table
 from streamad.commands.models.show import show_page
 from streamad.commands.shared.figures.certification import rounded_up
+from streamad.decisions.recording import current_user
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.judge.gate import is_reserved
 from streamad.language import percent, percents
@@ -29,7 +30,6 @@ from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.messages import Request
-from streamad.outputs.marks.writing import current_user
 from streamad.outputs.versions.training import progress_text
 from streamad.system.locks import try_lock
 from streamad.types import ChannelSpec, Window, from_us

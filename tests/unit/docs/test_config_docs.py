@@ -47,7 +47,7 @@ def test_the_documented_default_is_the_default(key: str) -> None:
 def test_the_example_is_valid() -> None:
     settings = load_settings(EXAMPLE)
     assert settings.source.url == "live/*.jsonl"
-    assert len({*sink_urls(settings).values()}) == 7
+    assert len({*sink_urls(settings).values()}) == 8
 
 
 @pytest.mark.parametrize("key", KEYS)

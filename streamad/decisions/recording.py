@@ -1,0 +1,159 @@
+"""Records decisions outside of a worker's commits: of people, the page, the learner and commands.
+
+The laws are in ``streamad.decisions.chain``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import pwd
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from streamad.decisions.chain import Decided, Head, entry_in, head_of, linked
+from streamad.errors import OutputError
+from streamad.messages import DecisionEntry, OutputRecord
+from streamad.plant import Plant
+from streamad.plugins import available, connect_sink, connect_subscription, load, split_url
+from streamad.ports import EndingSubscription
+from streamad.settings.places import file_path, other_decisions_url, place_key
+from streamad.system.files import append_whole, appending, cut_torn_end
+from streamad.system.locks import lock_open_file
+from streamad.system.opening import open_regular
+from streamad.types import from_us
+
+PAGE: Final = "page"
+LEARNER: Final = "learner"
+_KEY = place_key("decisions")
+_BUSY = f"end that program, or name another file ({_KEY})"
+_WAIT_S = 30.0
+_POLL_S = 0.01
+
+
+def command_writer() -> str:
+    """Return the name of the writer that a command of this user on this machine is."""
+    return f"command/{current_user()}@{platform.node()}"
+
+
+def current_user() -> str:
+    """Return the operating system's name of who runs the command, whatever the environment says."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user id without a name, as in a container
+        return f"uid {os.getuid()}"
+
+
+def record(plant: Plant, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
+    """Write decisions as the next entries of ``writer``; they are durable on return. Do what they say after that.
+
+    ``writer``: ``PAGE``, ``LEARNER`` or ``command_writer()``. Returns the entries, none without ``sinks.decisions``.
+    Not for a thread whose event loop runs. Raises OutputError, SourceError, PluginError, ConfigError.
+    """
+    url = other_decisions_url(plant.settings)
+    if url is None or not decided:
+        return ()
+    name = f"{plant.settings.name}/{writer}"
+    path = file_path(url)
+    if path is not None:
+        return _in_file(plant, plant.base_dir / path, name, decided)
+    with _alone_here(plant.config):
+        return asyncio.run(_in_place(plant, url, name, decided))
+
+
+def _in_file(plant: Plant, path: Path, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
+    with appending(path, busy=_BUSY) as descriptor:
+        content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        *lines, rest = content.split(b"\n")
+        end = b""
+        if _is_entry(rest):
+            end = b"\n"
+            lines.append(rest)
+        elif rest:  # of a writer that was killed: what it was to decide has not come into effect
+            cut_torn_end(descriptor)
+        entries = _linked(plant, writer, _last_of(writer, lines), decided)
+        new = end + b"".join(msgspec.json.encode(each) + b"\n" for each in entries)
+        append_whole(descriptor, new, os.fstat(descriptor).st_size)
+    return entries
+
+
+async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
+    entries = _linked(plant, writer, _last_of(writer, await _stored(plant, url, writer)), decided)
+    sink = connect_sink(url, plant.settings.sinks.options.get(split_url(url)[0], {}), plant.context, _KEY)
+    try:
+        await sink.write([OutputRecord("decisions", writer, each) for each in entries])
+        await sink.flush()
+    finally:
+        await sink.close()
+    return entries
+
+
+async def _stored(plant: Plant, url: str, writer: str) -> list[bytes]:
+    """Return what lies in a place that is no file and names ``writer``; nothing if the place cannot be read.
+
+    There each process begins a chain anew, as on a terminal.
+    """
+    scheme, rest, in_url = split_url(url)
+    if scheme not in available("subscriptions"):
+        return []
+    known = load("subscriptions", scheme).options_model.model_fields
+    of_sink = {**plant.settings.sinks.options.get(scheme, {}), **in_url}
+    options = {name: value for name, value in of_sink.items() if name in known} | {"start": "earliest"}
+    subscription = connect_subscription(f"{scheme}:{rest}", options, plant.context, _KEY)
+    try:
+        if not isinstance(subscription, EndingSubscription):
+            return []
+        subscription.end_with_present()
+        marker = msgspec.json.encode(writer)
+        return [stored.value async for stored in subscription.messages() if marker in stored.value]
+    finally:
+        await subscription.close()
+
+
+def _last_of(writer: str, contents: Sequence[bytes]) -> Head:
+    """Return the last entry of ``writer`` among ``contents``."""
+    marker = msgspec.json.encode(writer)
+    for content in reversed(contents):
+        if marker in content and _is_entry(content) and (entry := entry_in(content)).writer == writer:
+            return head_of(entry)
+    return Head()
+
+
+def _is_entry(content: bytes) -> bool:
+    try:
+        entry_in(content)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _linked(plant: Plant, writer: str, head: Head, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
+    entries: list[DecisionEntry] = []
+    for each in decided:
+        entries.append(linked(each, writer, head, from_us(plant.clock.now_us())))
+        head = head_of(entries[-1])
+    return tuple(entries)
+
+
+@contextmanager
+def _alone_here(config: Path | None) -> Iterator[None]:
+    """Let the processes of this machine with the same config take turns: the place has no lock."""
+    if config is None:
+        yield
+        return
+    descriptor = open_regular(config)
+    try:
+        deadline = time.monotonic() + _WAIT_S
+        while not lock_open_file(descriptor):
+            if time.monotonic() >= deadline:
+                raise OutputError(f"another program has written decisions for {_WAIT_S:.0f} s: try again")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

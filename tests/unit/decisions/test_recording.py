@@ -1,0 +1,94 @@
+"""Tests of recording decisions outside of commits: one chain a writer, whoever writes, whatever a crash leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamad.decisions.chain import Decided, entry_in
+from streamad.decisions.recording import LEARNER, PAGE, record
+from streamad.errors import OutputError
+from streamad.messages import DecisionEntry
+from streamad.plant import Plant
+from streamad.testing import ManualClock
+from tests.support.runtime.pipeline import START_US, settings_of
+
+PROMOTE = Decided(kind="promote", subject="reactor 0007", who="kim", identity="authenticated", reason="tried")
+
+
+def plant(folder: Path, url: str | None = "out/decisions.jsonl") -> Plant:
+    settings = settings_of(name="reactor", sinks={} if url is None else {"decisions": url})
+    return Plant(settings, folder, ManualClock(START_US), folder / "plant.yaml")
+
+
+def lines(folder: Path) -> list[bytes]:
+    return (folder / "out/decisions-others.jsonl").read_bytes().split(b"\n")[:-1]
+
+
+def test_each_writer_has_a_chain_over_the_bytes_as_they_are_stored(tmp_path: Path) -> None:
+    for writer in (PAGE, LEARNER, PAGE):
+        record(plant(tmp_path), writer, [PROMOTE, PROMOTE])
+    stored = lines(tmp_path)
+    entries = [entry_in(line) for line in stored]
+    assert [(each.writer, each.number) for each in entries] == [
+        *(("reactor/page", n) for n in (1, 2)),
+        *(("reactor/learner", n) for n in (1, 2)),
+        *(("reactor/page", n) for n in (3, 4)),
+    ]
+    for writer in ("reactor/page", "reactor/learner"):
+        previous = ""
+        for line, entry in zip(stored, entries, strict=True):
+            if entry.writer == writer:
+                assert entry.previous == previous
+                previous = hashlib.sha256(line[: line.rindex(b',"hash":')]).hexdigest()
+                assert entry.hash == previous
+
+
+def test_what_was_decided_is_returned_as_it_is_stored(tmp_path: Path) -> None:
+    (entry,) = record(plant(tmp_path), PAGE, [PROMOTE])
+    assert lines(tmp_path) == [msgspec.json.encode(entry)]
+    assert (entry.kind, entry.subject, entry.who, entry.identity) == ("promote", "reactor 0007", "kim", "authenticated")
+    assert msgspec.json.decode(lines(tmp_path)[0], type=DecisionEntry) == entry
+
+
+def test_without_a_place_nothing_is_recorded(tmp_path: Path) -> None:
+    assert record(plant(tmp_path, None), PAGE, [PROMOTE]) == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n_kept", [1, 40, -2])
+def test_a_line_that_a_kill_has_torn_is_cut_and_the_chain_goes_on(n_kept: int, tmp_path: Path) -> None:
+    record(plant(tmp_path), PAGE, [PROMOTE, PROMOTE])
+    path = tmp_path / "out/decisions-others.jsonl"
+    first, second = lines(tmp_path)
+    path.write_bytes(first + b"\n" + second[:n_kept])
+    record(plant(tmp_path), PAGE, [PROMOTE])
+    assert [entry_in(line).number for line in lines(tmp_path)] == [1, 2]
+
+
+def test_an_entry_that_lacks_its_line_end_alone_stays(tmp_path: Path) -> None:
+    record(plant(tmp_path), PAGE, [PROMOTE, PROMOTE])
+    path = tmp_path / "out/decisions-others.jsonl"
+    before = lines(tmp_path)
+    path.write_bytes(b"\n".join(before))
+    record(plant(tmp_path), LEARNER, [PROMOTE])
+    assert lines(tmp_path)[:2] == before
+    assert entry_in(lines(tmp_path)[2]).number == 1
+
+
+def test_processes_of_one_id_take_turns_in_a_file(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: record(plant(tmp_path), PAGE, [PROMOTE]), range(20)))
+    entries = [entry_in(line) for line in lines(tmp_path)]
+    assert [each.number for each in entries] == list(range(1, 21))
+    assert [each.previous for each in entries[1:]] == [each.hash for each in entries[:-1]]
+
+
+def test_a_place_that_cannot_be_written_raises_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match="decisions-others"):
+        record(plant(tmp_path), PAGE, [PROMOTE])
