@@ -14,7 +14,7 @@ from streamad.bridge.bridging import Bridge, BridgeCounts
 from streamad.bridge.inlet import Inlet
 from streamad.bridge.lines import TOPIC
 from streamad.commands.shared.console import Bar, count, err, local_url, out, run_async, stop_on_signals
-from streamad.commands.shared.plants import check_out, load_plant, need_mqtt
+from streamad.commands.shared.plants import check_bridged, check_out, load_plant, need_mqtt
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.plugins import ConnectorContext, connect_feed, connect_inlet, split_url
@@ -111,6 +111,7 @@ def _place(plant: Plant, to: str | None) -> str:
     """Return the place to write to: ``to`` (relative to the working directory), else the config's."""
     given = plant.settings.bridge
     if to is None and given is not None and given.to is not None:
+        check_bridged(plant, given.to)
         return given.to
     if to is None:
         scheme, rest, _ = split_url(plant.settings.source.url)

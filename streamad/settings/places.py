@@ -36,6 +36,11 @@ OTHER_DECISIONS = "sinks.decisions (of others)"
 """The key of the file of decisions of all but the workers: it has none of its own in the config."""
 _CONFIG = "config"
 _TABLE = "sequences.table"
+VIEW = "web.view"
+_BESIDE_VIEW = ("", ".token", ".lock", "-wal", "-shm", "-journal")
+"""Endings of the files that the page writes: its view, and what lies beside it."""
+_DATABASES = {".sqlite3", ".sqlite", ".db"}
+"""Endings that no format of recordings has."""
 
 
 def place_key(role: Role) -> str:
@@ -157,7 +162,7 @@ def _real(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a plant: sinks by key of the config, folders (``folders_of``), inputs, and the config.
+    """The places of a plant: sinks by key of the config, folders (``folders_of``), inputs, the page's view, the config.
 
     ``sinks`` and ``inputs`` are URLs, relative to ``base_dir``. ``held`` files (``held_files``) are read only.
     """
@@ -168,6 +173,7 @@ class Places:
     config: Path | None = None
     folders: Mapping[str, Path] = field(default_factory=dict)
     held: Mapping[Path, str] = field(default_factory=dict)
+    view: Path | None = None
 
     @classmethod
     def of(cls, settings: Settings, base_dir: Path, config: Path | None) -> Places:
@@ -184,12 +190,13 @@ class Places:
         inputs, table = input_urls(settings), settings.sequences.table
         if table is not None:
             inputs[_TABLE] = str(table.file)
-        return cls(sinks, inputs, base_dir, config, folders, held)
+        return cls(sinks, inputs, base_dir, config, folders, held, settings.web.view)
 
     def problem_of(self, option: str, path: Path) -> str | None:
         """Return why nothing may be written to the file ``path``, which the option ``option`` names; None if it may."""
-        taken = self._taken_by_config() | {place: key for key, place in self._written()}
-        return self._conflict(option, _real(path), taken)
+        path, taken = _real(path), self._taken_by_config() | {place: key for key, place in self._written()}
+        taken |= dict.fromkeys(self._of_view(), VIEW)
+        return self._conflict(option, path, taken) or self._read_back(option, path)
 
     def problems(self) -> list[Problem]:
         """Return the conflicts, at most one a key; a place that two have is reported at the later one.
@@ -200,12 +207,29 @@ class Places:
         taken = self._taken_by_config()
         problems = self._table_among_recordings()
         for key, path in self._written():
-            conflict = self._unexpanded(path) or self._conflict(key, path, taken)
+            conflict = self._unexpanded(path) or self._conflict(key, path, taken) or self._read_back(key, path)
             if conflict is None:
                 taken[path] = key
             else:
                 problems.append(Problem(key, conflict))
-        return problems
+        view = self._of_view()
+        conflicts = (self._unexpanded(path) or self._conflict(VIEW, path, taken) for path in view)
+        conflict = next(filter(None, conflicts), None) or next(filter(None, map(self._view_read_back, view[:1])), None)
+        return problems if conflict is None else [*problems, Problem(VIEW, conflict)]
+
+    def _of_view(self) -> list[Path]:
+        """Return the file of the page's view, and those that the page writes beside it; none without a page."""
+        if self.view is None:
+            return []
+        path = _real(self.base_dir / self.view)
+        return [path.with_name(f"{path.name}{ending}") for ending in _BESIDE_VIEW]
+
+    def _view_read_back(self, path: Path) -> str | None:
+        """Return why a source would read the view; by its ending it is none of the recordings of a folder."""
+        inputs = {where: _input_of(url, self.base_dir) for where, url in self.inputs.items()}
+        if path.suffix in _DATABASES and path.parent in inputs.values():
+            inputs = {where: place for where, place in inputs.items() if place != path.parent}
+        return self._read_back(VIEW, path, inputs)
 
     def _table_among_recordings(self) -> list[Problem]:
         """Return the problem that a source would read the table of batches as a recording."""
@@ -253,7 +277,7 @@ class Places:
             if is_folder and path in other.parents:
                 what = "the config" if owner == _CONFIG else f"the folder of {owner}"
                 return f"{path} holds {what} ({other}): {_advice(key, is_folder=True)}"
-        return self._read_back(key, path)
+        return None
 
     def _same(self, key: str, path: Path, owner: str) -> str:
         is_folder = key in self.folders
@@ -261,13 +285,15 @@ class Places:
             return f"{path} is the config itself: {_advice(key, is_folder=is_folder)}"
         if owner in self.folders:
             return f"{path} is also the folder of {owner}: {_advice(key, is_folder=is_folder)}"
-        advice = _advice(key, is_folder=False) if key.startswith("--") else "give every role a file of its own"
+        is_role = not key.startswith("--") and key != VIEW
+        advice = "give every role a file of its own" if is_role else _advice(key, is_folder=False)
         return f"{path} is also the file of {owner}: {advice}"
 
-    def _read_back(self, key: str, path: Path) -> str | None:
+    def _read_back(self, key: str, path: Path, inputs: Iterable[str] | None = None) -> str | None:
         if key not in self.folders and _is_folder(path):  # the sink reports that it cannot write there
             return None
-        for where, url in self.inputs.items():
+        for where in self.inputs if inputs is None else inputs:
+            url = self.inputs[where]
             place = _input_of(url, self.base_dir)
             if place is not None and _reads(place, key, path, is_folder=key in self.folders):
                 is_named = key in self.folders or key.startswith("--")
@@ -283,7 +309,9 @@ def _advice(key: str, *, is_folder: bool) -> str:
         return "the learner writes its events there, so name another learning.store"
     if key == OTHER_DECISIONS:
         return "decisions of people and of the learner go there, so name another file as sinks.decisions"
-    return "name a folder of its own" if is_folder else f"name another file, such as out/{key.rpartition('.')[2]}.jsonl"
+    if is_folder:
+        return "name a folder of its own"
+    return f"name another file, such as out/{key.rpartition('.')[2]}{'.sqlite3' if key == VIEW else '.jsonl'}"
 
 
 def _is_same(path: Path, other: Path) -> bool:

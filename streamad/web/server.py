@@ -13,10 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streamad.errors import ConfigError, OutputError, Problem
+from streamad.errors import ConfigError, OutputError
 from streamad.plant import Plant
-from streamad.settings.fields import SecretSource
 from streamad.settings.outputs import WebSettings
+from streamad.settings.places import VIEW
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
@@ -25,6 +25,7 @@ from streamad.web.app import application
 from streamad.web.http.changes import Changes
 from streamad.web.http.tls import checked_tls
 from streamad.web.login.door import Door
+from streamad.web.login.token import token_of
 from streamad.web.login.users import no_user, read_users
 from streamad.web.reading import Reading
 from streamad.web.site import Site
@@ -49,6 +50,9 @@ class Page:
         self._plant = plant
         self._web: WebSettings = plant.settings.web
         self._door, self._tls = _door_of(plant), checked_tls(plant)
+        self._machines = _machines_of(plant)
+        if problems := [each for each in plant.places.problems() if each.path == VIEW]:
+            raise ConfigError(problems)
         self._socket = _listening(self._web)
         path = plant.base_dir / self._web.view
         self._lock: int | None = None
@@ -152,15 +156,11 @@ class Page:
 
     def _access(self) -> Access:
         web = self._web
-        machines = {}
-        if web.auth.token is not None:
-            token = web.auth.token
-            machines[_token_of(self._plant.base_dir / token.file)] = Person(token.name, Level[token.level.upper()])
         return Access(
             secret=self._secret,
             hosts=known_hosts(web.host, self.port, web.hosts),
             local=Person(_user(), Level.ENGINEER if web.allow == "models" else Level.OPERATOR, identity="claimed"),
-            machines=machines,
+            machines=self._machines,
             proxy=web.auth.proxy,
             door=self._door,
         )
@@ -213,14 +213,12 @@ def _secret(path: Path) -> str:
     return secret
 
 
-def _token_of(path: Path) -> str:
-    try:
-        token = SecretSource(file=path).resolve().get_secret_value().strip()
-    except ConfigError as error:
-        raise ConfigError([Problem("web.auth.token.file", each.message) for each in error.problems]) from None
-    if len(token) < 20:
-        raise ConfigError([Problem("web.auth.token.file", f"{path}: the token has less than 20 characters")])
-    return token
+def _machines_of(plant: Plant) -> dict[str, Person]:
+    """Return who shows which token, beside people. Raises ConfigError."""
+    token = plant.settings.web.auth.token
+    if token is None:
+        return {}
+    return {token_of(plant.base_dir / token.file): Person(token.name, Level[token.level.upper()])}
 
 
 def _user() -> str:

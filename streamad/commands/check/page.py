@@ -1,6 +1,8 @@
-"""Checks who may open the page: the file of users, and the certificate."""
+"""Checks the page: the file of its view, and who may open it."""
 
 from __future__ import annotations
+
+from ipaddress import ip_network
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
@@ -8,20 +10,67 @@ from streamad.commands.shared.plants import need_web
 from streamad.errors import StreamadError
 from streamad.plant import Plant
 from streamad.settings.outputs import LOCAL_HOSTS
+from streamad.settings.places import VIEW
+from streamad.web.login.token import KEY as _TOKEN
+from streamad.web.login.token import token_of
+from streamad.web.store.view_file import check_place
 
 _USERS = "web.auth.users"
+_MOST_ADDRESSES = 1 << 16
 
 
 def check_page(plant: Plant) -> list[Finding]:
-    """Check what the page needs to let people in; no finding if nobody logs in and nothing is encrypted."""
+    """Check that the page can have its view, and lets in those who are meant; nothing is found of the defaults."""
     web = plant.settings.web
+    found = [*_view(plant), *_token(plant), *_hosts(plant), *_proxy(plant)]
     if web.auth.users is None and web.tls is None:
-        return []
+        return found
     try:
         need_web()
     except StreamadError as error:
-        return failure("web", error)
-    return [*_users(plant), *_tls(plant)]
+        return [*found, *failure("web", error)]
+    return [*found, *_users(plant), *_tls(plant)]
+
+
+def _view(plant: Plant) -> list[Finding]:
+    if conflicts := [failed(VIEW, each.message) for each in plant.places.problems() if each.path == VIEW]:
+        return conflicts
+    try:
+        check_place(plant.base_dir / plant.settings.web.view)
+    except StreamadError as error:
+        return failure(VIEW, error)
+    return []
+
+
+def _token(plant: Plant) -> list[Finding]:
+    token = plant.settings.web.auth.token
+    if token is None:
+        return []
+    path = plant.base_dir / token.file
+    try:
+        token_of(path)
+    except StreamadError as error:
+        return failure(_TOKEN, error)
+    return [ok(_TOKEN, str(path))]
+
+
+def _hosts(plant: Plant) -> list[Finding]:
+    return [
+        warning("web.hosts", f"{host!r} is no name that a browser sends (* stands for none): nobody gets in by it",
+                "write each name, such as web: {hosts: [streamad.plant.example]}")
+        for host in plant.settings.web.hosts if not host or set(host) & set("*/ @?#")
+    ]  # fmt: skip
+
+
+def _proxy(plant: Plant) -> list[Finding]:
+    """Check that few may say who somebody is: whoever has a trusted address can be anybody."""
+    proxy = plant.settings.web.auth.proxy
+    return [
+        warning("web.auth.proxy.trusted", f"each of the {network.num_addresses:,} addresses of {network} can act as "
+                "anybody", "write the proxy's own, such as trusted: [10.0.0.5/32]")
+        for network in map(ip_network, () if proxy is None else proxy.trusted)
+        if network.num_addresses > _MOST_ADDRESSES
+    ]  # fmt: skip
 
 
 def _users(plant: Plant) -> list[Finding]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from streamad.bridge.inlet import Inlet
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.shared.console import count
-from streamad.commands.shared.plants import need_mqtt, need_notify
+from streamad.commands.shared.plants import check_bridged, need_mqtt, need_notify
 from streamad.errors import CheckpointError, OutputError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.messages import Role
@@ -352,6 +352,7 @@ def check_bridge(plant: Plant) -> list[Finding]:
     try:
         need_mqtt()
         inlet: Inlet = connect_inlet(given.url, given.options, plant.context, "bridge.options")
+        check_bridged(plant, given.to or "")
     except StreamadError as error:
         return failure("bridge", error)
     return [ok("bridge", f"{inlet.place} (streamad bridge asks it)")]

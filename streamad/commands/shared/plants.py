@@ -17,7 +17,7 @@ from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import TopicFinding, Topics, TransactionalSource
 from streamad.runtime.wiring import sink_for, sinks_for, source_for, status_sink
-from streamad.settings.places import place_key, sink_urls
+from streamad.settings.places import file_path, place_key, sink_urls
 from streamad.settings.plant_yaml import load_settings, located_problems
 from streamad.system.clock import SystemClock
 
@@ -125,6 +125,12 @@ def check_out(
         known = replace(known, inputs={**known.inputs, "the input": also_read})
     if (problem := known.problem_of(option, path.absolute())) is not None:
         raise UsageError(f"{option} {problem}")
+
+
+def check_bridged(plant: Plant, to: str) -> None:
+    """Raise UsageError if the URL ``to`` of ``bridge.to`` is a file of the plant other than a recording."""
+    if (path := file_path(to)) is not None:
+        check_out(plant, plant.base_dir / path, is_recording=True, option="bridge.to")
 
 
 @asynccontextmanager

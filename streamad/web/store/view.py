@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from streamad.messages import Alert, Attribution, EarlyWarning, Event, Feedback, Message, Verdict, Window
+from streamad.system.sqlite_files import at_most
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
 from streamad.web.store.alerts import AlertQuestions
@@ -36,6 +37,7 @@ from streamad.web.store.questions import (
 )
 from streamad.web.store.view_file import (
     APPLICATION,
+    QUERY_S,
     VIEW_VERSION,
     ViewError,
     connected,
@@ -81,17 +83,20 @@ CREATE INDEX IF NOT EXISTS by_created ON events (created_us);
 """
 
 
+_ALL_TABLES = _TABLES + WARNING_TABLES
+
+
 class View(AlertQuestions):
     """The view store in ``path``; one process writes it, any number of threads read it.
 
     ``keep_us``: sequences that ended longer ago than this before the newest are removed, ``max_bytes``: the oldest
-    beyond this size, windows of sequences without an alert first. A file that is damaged, of another program or of a
-    later release is renamed aside, never deleted: ``set_aside`` is its new place. Raises OutputError.
+    beyond this size, windows of sequences without an alert first. A view that is damaged or of another release is
+    renamed aside, never deleted: ``set_aside`` is its new place. Raises OutputError, also for a file that is no view.
     """
 
     def __init__(self, path: Path, *, keep_us: int, max_bytes: int) -> None:
         self.path, self._keep_us, self._max_bytes = path, keep_us, max_bytes
-        self.set_aside = set_aside(path)
+        self.set_aside = set_aside(path, _ALL_TABLES)
         self.damage: str | None = None
         """Why the file must be begun anew, None while it need not."""
         self._local = threading.local()
@@ -108,9 +113,8 @@ class View(AlertQuestions):
         with reported(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = connected(path)
-            self._writer.execute(f"PRAGMA application_id = {APPLICATION}")
-            self._writer.execute(f"PRAGMA user_version = {VIEW_VERSION}")
-            self._writer.executescript(_TABLES + WARNING_TABLES)
+            ours = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VIEW_VERSION};"
+            self._writer.executescript(f"BEGIN IMMEDIATE; {ours} {_ALL_TABLES} COMMIT")  # a kill leaves all or none
             path.chmod(0o600)
             view_id = self._begin()
             self._identity = identity_of(path)
@@ -159,7 +163,7 @@ class View(AlertQuestions):
             is_ours = self._identity is not None and identity_of(self.path) == self._identity
             with suppress(sqlite3.Error):
                 self._writer.close()
-            self.set_aside = set_aside(self.path, is_damaged=is_ours) or self.set_aside
+            self.set_aside = set_aside(self.path, _ALL_TABLES, is_damaged=is_ours) or self.set_aside
             self._identity = None  # if this fails, as on a full disk, the next try goes on with what it has begun
             self._open()
             self.damage = None
@@ -358,7 +362,7 @@ class View(AlertQuestions):
     # --- reading ---
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._noted():
+        with self._noted(), at_most(self._reader(), QUERY_S):
             return self._reader().execute(query, values).fetchall()
 
     @contextmanager

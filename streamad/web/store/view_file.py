@@ -1,21 +1,24 @@
-"""The file of the view store: opened, or set aside if it is none of this layout."""
+"""The file of the view store: opened, set aside if it is damaged or of another layout, refused if it is another's."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from streamad.errors import OutputError
+from streamad.system.sqlite_files import application_in, distrust, schema_made_by, schema_of
 
 VIEW_VERSION: Final = 6
 """Grows with every change of the tables: a view of another version is begun anew."""
 APPLICATION: Final = 0x73747257  # "strW"
+QUERY_S = 30.0
+"""How long a question to the view may take."""
 _BUSY_S = 5.0
 _NO_DATABASE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _SHORT_READ = 522  # SQLITE_IOERR_SHORT_READ: the file was cut
@@ -33,6 +36,7 @@ def connected(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
     """Return a connection to the file; that of a reader cannot write."""
     mode = "rw" if is_reader else "rwc"  # a reader makes no empty file in place of one that is gone
     connection = sqlite3.connect(_uri(path, mode), uri=True, timeout=_BUSY_S, check_same_thread=False)
+    distrust(connection)
     if is_reader:
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -55,14 +59,45 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return there.st_dev, there.st_ino
 
 
-def set_aside(path: Path, *, is_damaged: bool = False) -> Path | None:
-    """Rename a file that is no view of this release; return its new name, None if it is one or nothing is there.
+def check_place(path: Path) -> bool:
+    """Return whether a view, or an empty file that can become one, is at ``path``; False if nothing is.
 
-    ``is_damaged``: it is renamed without a look at it.
+    Raises ViewError for anything else: it stays as it is.
     """
-    if not os.path.lexists(path):
-        return None
-    if not is_damaged and _is_view(path):
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ViewError(f"the page's view {path} cannot be used: {error.strerror or error}") from error
+    if stat.S_ISLNK(status.st_mode):
+        raise ViewError(f"the page's view {path} is a link: name in web.view what it leads to")
+    if not stat.S_ISREG(status.st_mode):
+        raise ViewError(f"{path} is no regular file: name another one in web.view")
+    with reported(path):
+        if not status.st_size or application_in(path) == APPLICATION or _is_fresh(path):
+            return True
+    raise ViewError(f"{path} is no page's view: name another file in web.view, or move it away")
+
+
+def _is_fresh(path: Path) -> bool:
+    """Return whether the file is a database that holds nothing.
+
+    Its log is not looked at: one that a former view left would make any file look like that view.
+    """
+    if application_in(path) != 0:
+        return False
+    with _unless_damaged(), closing(_to_look(path, "ro&immutable=1")) as connection:
+        return not schema_of(connection)
+    return False
+
+
+def set_aside(path: Path, tables: str, *, is_damaged: bool = False) -> Path | None:
+    """Rename a view that is damaged or has other ``tables``; return its new name, None if it stays or none is there.
+
+    ``is_damaged``: it is known to be a view, and is renamed without a look at it. Raises ViewError for what is none.
+    """
+    if not is_damaged and (not check_place(path) or _is_whole(path, tables)):
         return None
     aside = path.with_name(f"{path.name}.aside-{time.time_ns()}")
     with reported(path):
@@ -73,22 +108,23 @@ def set_aside(path: Path, *, is_damaged: bool = False) -> Path | None:
     return aside
 
 
-def _is_view(path: Path) -> bool:
-    """Return whether the file is a whole view of this release, or one that holds nothing yet, as on a full disk."""
-    with reported(path), _unless_damaged():
-        connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=_BUSY_S)
-        try:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if (application, version) in {(APPLICATION, 0), (0, 0)}:
-                (n_parts,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                return bool(n_parts == 0)
-            if (application, version) == (APPLICATION, VIEW_VERSION):
-                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-                return bool(verdict == "ok")
-        finally:
-            connection.close()
+def _is_whole(path: Path, tables: str) -> bool:
+    """Return whether the view is one of this release, or holds nothing yet, as on a full disk."""
+    with reported(path), _unless_damaged(), closing(_to_look(path)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        parts = schema_of(connection)
+        if not parts:
+            return version in {0, VIEW_VERSION}
+        if version == VIEW_VERSION and parts == schema_made_by(tables):
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            return bool(verdict == "ok")
     return False
+
+
+def _to_look(path: Path, mode: str = "ro") -> sqlite3.Connection:
+    connection = sqlite3.connect(_uri(path, mode), uri=True, timeout=_BUSY_S)
+    distrust(connection)
+    return connection
 
 
 @contextmanager
@@ -108,6 +144,8 @@ def reported(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            raise ViewError(f"the page's view {path} has not answered within {QUERY_S:g} s: ask for less") from error
         raise ViewError(f"the page's view {path} cannot be used: {error}", is_damaged=_is_damage(error)) from error
 
 

@@ -794,7 +794,40 @@ def refuse(*_: object) -> None:
             r"failed +bridge .*did you mean 'receive_maximum'",
         ),
         ({"url": "kafka://broker:9092/a"}, r"failed +bridge +no inlet 'kafka'"),
+        ({"url": "mqtt://broker/a", "to": "out/alerts.jsonl"}, r"failed +bridge +bridge.to .*the file of sinks.alerts"),
+        ({"url": "mqtt://broker/a", "to": "in/day.jsonl"}, r"ok +bridge "),
     ],
 )
 def test_what_the_bridge_reads_is_checked(tmp_path: Path, bridge: dict[str, Any], said: str) -> None:
     assert re.search(said, check(plant(tmp_path, good(), bridge=bridge)).output)
+
+
+@pytest.mark.parametrize(
+    ("web", "key", "said"),
+    [
+        ({"view": "plant.yaml"}, "web.view", "is the config itself: name another file, such as out/view.sqlite3"),
+        ({"view": "in/day.jsonl"}, "web.view", "would be read as recordings"),
+        ({"view": "link"}, "web.view", "is a link: name in web.view what it leads to"),
+        ({"view": "text"}, "web.view", "is no page's view: name another file in web.view, or move it away"),
+        ({"auth": {"token": {"file": "gone"}}}, "web.auth.token.file", "/gone: (umask 077; head -c 24 /dev/urandom"),
+        ({"auth": {"token": {"file": "text"}}}, "web.auth.token.file", "less than 20 characters"),
+        ({"hosts": ["*"]}, "web.hosts", "'*' is no name that a browser sends"),
+        ({"hosts": ["https://hall/"]}, "web.hosts", "'https://hall/' is no name"),
+        (
+            {"auth": {"proxy": {"trusted": ["0.0.0.0/0", "10.0.0.5/32"]}}},
+            "web.auth.proxy.trusted",
+            "each of the 4,294,967,296 addresses of 0.0.0.0/0 can act as anybody",
+        ),
+        ({"auth": {"proxy": {"trusted": ["::/0"]}}}, "web.auth.proxy.trusted", "addresses of ::/0 can act as anybody"),
+    ],
+)
+def test_a_page_that_would_not_start_or_let_in_others_is_found(
+    tmp_path: Path, web: dict[str, Any], key: str, said: str
+) -> None:
+    (tmp_path / "text").write_text("hunter2\n")
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    config, before = plant(tmp_path, good(), web=web), sorted(tmp_path.rglob("*"))
+    (found,) = [each for each in findings(config) if each["check"].startswith("web")]
+    assert said in f"{found['check']}: {found['message']}"
+    assert found["check"] == key
+    assert sorted(tmp_path.rglob("*")) == before

@@ -206,6 +206,51 @@ def test_nothing_is_written_to_a_secret_a_key_or_a_certificate(tmp_path: Path, n
         assert "name another place with --out" in out
 
 
+VIEWS = {
+    "plant.yaml": "is the config itself",
+    "registry/reactor/CURRENT": "lies in the folder of model.registry",
+    "checkpoint/progress.json": "lies in the folder of run.checkpoint",
+    "alerts.jsonl": "is also the file of sinks.alerts",
+    "twin": "is also the file of sinks.alerts",
+    "marks.jsonl": "is also the file of marks",
+    "rec/B-17.csv": "would be read as recordings",
+    "page": "is the file of web.auth.token.file",
+    "~/view.sqlite3": "~ is not the home folder here",
+    "events.jsonl-wal": None,
+    "view.sqlite3": None,
+    "rec/view.sqlite3": None,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_page_s_view_takes_no_other_place(tmp_path: Path, view: str) -> None:
+    (tmp_path / "alerts.jsonl").touch()
+    (tmp_path / "twin").hardlink_to(tmp_path / "alerts.jsonl")
+    web = {"view": view, "auth": {"token": {"file": "page.token"}}}
+    sinks = {"alerts": "alerts.jsonl", "events": "events.jsonl"}
+    config: dict[str, Any] = {"channels": [{"name": "a"}], "source": {"url": "rec"}, "sinks": sinks, "web": web}
+    (tmp_path / "rec").mkdir()
+    plant = Plant(Settings(**config), tmp_path, SystemClock(), tmp_path / "plant.yaml")
+    found, expected = plant.places.problems(), VIEWS[view]
+    assert [each.path for each in found] == ([] if expected is None else ["web.view"])
+    assert expected is None or expected in found[0].message
+
+
+@pytest.mark.parametrize("ending", ["", ".token", ".lock", "-wal", "-shm"])
+def test_nothing_is_written_to_the_page_s_view_or_beside_it(tmp_path: Path, ending: str) -> None:
+    config: dict[str, Any] = {
+        "channels": [{"name": "a"}],
+        "source": {"url": "rec"},
+        "sinks": {"alerts": f"view.sqlite3{ending}"},
+    }
+    plant = Plant(Settings(**config), tmp_path, SystemClock(), tmp_path / "plant.yaml")
+    (problem,) = plant.places.problems()
+    assert problem.path == "web.view"
+    assert "is also the file of sinks.alerts: name another file, such as out/view.sqlite3" in problem.message
+    with pytest.raises(UsageError, match=r"is also the file of web\.view"):
+        check_out(plant, tmp_path / f"view.sqlite3{ending}", is_recording=False)
+
+
 def test_nothing_is_written_to_the_file_of_the_page_s_token(tmp_path: Path) -> None:
     (tmp_path / "page.token").write_text("t" * 32)
     web = {"auth": {"token": {"file": "page.token"}}}

@@ -50,12 +50,7 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-def replace(path: Path) -> None:
-    path.with_name("other").write_text("no database " * 1_000)
-    path.with_name("other").replace(path)
-
-
-DAMAGES = [overwrite, cut, remove, replace]
+DAMAGES = [overwrite, cut, remove]
 
 
 def folded(view: View) -> None:
@@ -107,6 +102,25 @@ async def test_a_view_that_is_damaged_while_the_page_runs_is_begun_anew(
     assert view.view_id == second
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    view.close()
+
+
+def test_another_file_in_the_place_of_the_view_stays_and_the_view_goes_on_without_it(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([verdict(1)])
+    first = view.view_id
+    (tmp_path / "other").write_text("no database " * 1_000)
+    (tmp_path / "other").replace(view.path)
+    assert view.look()
+    for _ in range(2):
+        with pytest.raises(ViewError, match=r"is no page's view: name another file in web\.view, or move it away"):
+            view.begin_anew()
+    view.path.rename(tmp_path / "moved")
+    view.begin_anew()
+    assert (view.damage, view.set_aside, n_aside(tmp_path)) == (None, None, 0)
+    assert view.view_id != first
+    view.put([verdict(2)])
+    assert [one.sequence for one in view.latest(9)] == ["B-2"]
     view.close()
 
 
