@@ -21,7 +21,8 @@ from streamad.injected_faults import channel_scales, injected_windows
 from streamad.judge.evaluation import auc
 from streamad.plugins import make_detector
 from streamad.ports import FittedDetector
-from streamad.settings.plant_yaml import ModelSettings, WindowSettings
+from streamad.settings.learning import ModelSettings
+from streamad.settings.plant_yaml import WindowSettings
 from streamad.simulation.recordings import Recording, simulate
 from streamad.system.files import write_atomically
 from streamad.types import FinishedSequence, Position, Window, WindowSet

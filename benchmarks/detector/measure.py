@@ -20,7 +20,7 @@ from streamad.judge.evaluation import auc
 from streamad.learn.training.calibrating import folds_of, hash_order
 from streamad.plugins import make_detector
 from streamad.ports import FittedDetector
-from streamad.settings.plant_yaml import ModelSettings
+from streamad.settings.learning import ModelSettings
 from streamad.types import FloatArray
 
 CHOICES: Final = "choices"

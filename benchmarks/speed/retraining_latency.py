@@ -40,9 +40,9 @@ from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
 from streamad.ports import Scorer
 from streamad.settings.decode import ChannelSettings
-from streamad.settings.learning import LearningSettings
+from streamad.settings.learning import LearningSettings, ModelSettings
 from streamad.settings.outputs import AlertSettings
-from streamad.settings.plant_yaml import ModelSettings, RunSettings, Settings, SourceSettings
+from streamad.settings.plant_yaml import RunSettings, Settings, SourceSettings
 from streamad.system.clock import SystemClock
 from streamad.types import FloatArray, IntArray, Window
 

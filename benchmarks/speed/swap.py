@@ -37,8 +37,9 @@ from streamad.learn.trainer.proof import proved_in_new_process
 from streamad.learn.training.from_recordings import train_model
 from streamad.plant import Plant
 from streamad.settings.decode import ChannelSettings
+from streamad.settings.learning import ModelSettings
 from streamad.settings.outputs import AlertSettings
-from streamad.settings.plant_yaml import ModelSettings, RunSettings, Settings, SourceSettings
+from streamad.settings.plant_yaml import RunSettings, Settings, SourceSettings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import ServedCounters
 from streamad.types import Window

@@ -150,7 +150,7 @@ def train(
         result = training.run(name, windows)
         if as_json:
             print_json(result)
-        if promote and not result["promoted"]:
+        if promote and not result["promoted"] and not result["waits"]:
             raise DetectorError(training.refusal(result))
     else:
         training.run_all(sets, {} if on is None else training.on_ray(sets, address, jobs))
@@ -252,6 +252,7 @@ class _Training:
             "model": name,
             "version": version,
             "promoted": promoted,
+            "waits": manifest.waits_beside(before),
             "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
@@ -281,7 +282,7 @@ class _Training:
         for number, (name, windows) in enumerate(sets.items(), start=1):
             try:
                 result = self.run(name, windows, f"{name} ({number}/{len(sets)}): ", made.get(name))
-                if self.promote and not result["promoted"]:
+                if self.promote and not result["promoted"] and not result["waits"]:
                     result["error"] = self.refusal(result)
             except (TrainingDataError, DetectorError, RegistryError, ExecutorError) as error:
                 result = {"model": name, "error": str(error)}
@@ -404,6 +405,8 @@ def _doubt_about(apart: Sequence[str], n: int) -> str:
 def _print_next(manifest: Manifest, *, promoted: bool) -> None:
     if promoted:
         out.print("next: streamad replay RECORDINGS --labels LABELS.csv, or streamad run")
+    elif manifest.decision is not None and manifest.decision.waits_for_review:
+        out.print(f"next: two people put it into service with streamad models approve {manifest.version}")
     else:
         out.print(f"next: streamad models promote {manifest.version} puts it into service")
 

@@ -18,8 +18,9 @@ from streamad.plant import Plant
 from streamad.plugins import check_known, load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.learning import Effort, ModelSettings
 from streamad.settings.places import is_stored
-from streamad.settings.plant_yaml import Effort, ModelSettings, Settings
+from streamad.settings.plant_yaml import Settings
 
 _NAME = re.compile(NAME_PATTERN)
 
@@ -57,7 +58,7 @@ def registry_of(plant: Plant) -> Registry:
     """Return the registry of the config."""
     model = plant.settings.model
     place = model.registry if is_stored(model.registry) else plant.base_dir / model.registry
-    return registry_at(place, plant.base_dir / model.cache)
+    return registry_at(place, plant.base_dir / model.cache, needs_approvals=plant.settings.needs_approvals)
 
 
 def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:

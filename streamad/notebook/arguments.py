@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from streamad.errors import InputError
 from streamad.safe_text import masked
-from streamad.settings.plant_yaml import ModelSettings
+from streamad.settings.learning import ModelSettings
 
 _MOST: Final = 2**63 - 1  # torch's seeds end here
 

@@ -28,7 +28,8 @@ from streamad.notebook.reasons import Plot
 from streamad.notebook.sequences import Sequences
 from streamad.pictures.drawing import check_extra
 from streamad.pictures.ticks import log_ticks
-from streamad.settings.plant_yaml import ModelSettings, Settings
+from streamad.settings.learning import ModelSettings
+from streamad.settings.plant_yaml import Settings
 
 SIMPLE_KINDS: Final = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
 """The simple detectors that ``evaluate`` fits beside a model."""

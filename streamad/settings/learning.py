@@ -1,22 +1,79 @@
-"""The sections ``learning`` and ``models`` of ``plant.yaml``."""
+"""The sections ``model``, ``learning`` and ``models`` of ``plant.yaml``: what judges, and how it may change."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from cronsim import CronSim, CronSimError
 from pydantic import Field, field_validator, model_validator
 
 from streamad.messages import Share
-from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Url
+from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, LocalFolder, Name, RegistryPlace, Url
 from streamad.types import from_us
 
 _DAY_US = 86_400_000_000
 _TENTHS: Mapping[Share, int] = {"accepted": 10, "reserve": 4, "aside": 5}
 """Sequences that a share keeps, for ten accepted ones."""
+
+
+Effort: TypeAlias = Literal["quick", "normal", "thorough"]
+
+
+class ModelSettings(ConfigSection):
+    """The detector and where its versions are kept."""
+
+    name: Name = "default"
+    """Name in the registry."""
+    recordings: Url | None = None
+    """Recordings of normal sequences for `streamad train`; null: the source."""
+    registry: RegistryPlace = "registry"
+    """Folder of the model registry, or its URL in an object store: s3://, gs://, az://."""
+    cache: LocalFolder = Path("registry-copies")
+    """Local folder for what such a registry needs on each machine: copies of versions, state of trainings."""
+    detector: str = "ensemble"
+    """Kind: ensemble, neutral_ad, a simple one (pointwise, pca, nearest, minirocket, unfolded, mpca), or yours."""
+    options: dict[str, Any] = Field(default={})
+    """Options of the detector."""
+    locked: bool = False
+    """Only people change which version judges, two for each; what else would change it is refused at the start."""
+    keep: int | None = Field(default=None, ge=1)
+    """Versions kept: after a training older ones are removed, never those that may still be needed; null: all."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of training: same data and seed, same model."""
+    backend: Literal["auto", "torchscript", "onnxruntime", "openvino"] = "torchscript"
+    """What scores: torchscript; onnxruntime or openvino, which need no torch; auto: the fastest that is installed."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    """auto, cpu, cuda or cuda:i."""
+    calibration: float = Field(default=0.5, gt=0, lt=1)
+    """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
+    folds: int = Field(default=5, ge=2)
+    """Folds of the out-of-fold calibration."""
+    references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
+    """Kinds of detectors, with their default options, that a trained model is compared with; []: none, no faults."""
+    effort: Effort | None = None
+    """Effort of training: quick (seconds), normal (minutes), thorough; null: the detector's default."""
+    time_limit: Duration | None = None
+    """Longest time of one fit (each fold and the final model is one), which ends at an epoch's end; null: none."""
+
+    @field_validator("time_limit")
+    @classmethod
+    def _longer_than_nothing(cls, limit: int | None) -> int | None:
+        if limit == 0:
+            raise ValueError("must be longer than 0 (null: no limit)")
+        return limit
+
+    @model_validator(mode="after")
+    def _stays_as_it_is(self) -> ModelSettings:
+        given = {"backend": self.backend, "device": self.device}
+        if self.locked and (found := [f"{key}: auto" for key, value in given.items() if value == "auto"]):
+            raise ValueError(
+                f"model.locked: true, and {' and '.join(found)} would change what scores by itself, with the "
+                "machine or the packages on it: name one, such as device: cpu"
+            )
+        return self
 
 
 class DriftSettings(ConfigSection):
@@ -68,6 +125,8 @@ class LearningSettings(ConfigSection):
     """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
     """Largest share of sequences that marks keep out of training, and of false alarms in the second challenger's."""
+    promote: Literal["auto", "person"] = "auto"
+    """Who puts a version into service that passed the promotion rule: the learner (auto), or two people (person)."""
     feedback_trust: Literal["person", "auto"] = "person"
     """A version that false alarms have changed waits for a person, or is promoted by the rule (auto)."""
     schedule: str | None = "0 3 * * *"
@@ -149,6 +208,25 @@ class LearningSettings(ConfigSection):
                 f"promotion.min_comparison ({comparison})"
             )
         return None
+
+
+def unlocked(learning: LearningSettings) -> str:
+    """Return which options of the section would change a model by themselves: ``model.locked`` allows none."""
+    drift = learning.drift.enabled and learning.on_drift
+    found = {
+        f"first_training: {learning.first_training}": True,
+        f"schedule: {learning.schedule!r}": learning.schedule is not None,
+        f"after_inliers: {learning.after_inliers}": learning.after_inliers is not None,
+        "on_drift: true": drift,
+        "relearn: auto": learning.relearn == "auto",
+        "promote: auto": learning.promote == "auto",
+        "feedback_trust: auto": learning.feedback_trust == "auto",
+    }
+    names = ", ".join(name for name, acts in found.items() if acts)
+    return (
+        f"model.locked: true, and this section would train, calibrate and change models by itself ({names}): remove "
+        "the section learning (people train with streamad train), or write model.locked: false"
+    )
 
 
 class RoutingSettings(ConfigSection):

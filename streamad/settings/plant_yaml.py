@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from msgspec import UNSET
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -17,8 +17,8 @@ from streamad.plugins import gives_files, nearest_key, split_url
 from streamad.settings.batch_table import Table, check_decode, contradiction, rules_of
 from streamad.settings.boundaries import BoundaryRules, While
 from streamad.settings.decode import ChannelSettings, DecodeSettings
-from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, LocalFolder, Name, RegistryPlace, Size, Url
-from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.fields import URL_LIKE, ConfigSection, Duration, Name, Size, Url
+from streamad.settings.learning import LearningSettings, ModelSettings, RoutingSettings, unlocked
 from streamad.settings.numerals import check_decimal, option_decimal
 from streamad.settings.outputs import (
     AlertSettings,
@@ -143,51 +143,6 @@ class WindowSettings(ConfigSection):
     """Larger share of a channel missing: unscorable."""
     min_samples: int = Field(default=2, ge=1)
     """Shorter sequences are unscorable."""
-
-
-Effort: TypeAlias = Literal["quick", "normal", "thorough"]
-
-
-class ModelSettings(ConfigSection):
-    """The detector and where its versions are kept."""
-
-    name: Name = "default"
-    """Name in the registry."""
-    recordings: Url | None = None
-    """Recordings of normal sequences for `streamad train`; null: the source."""
-    registry: RegistryPlace = "registry"
-    """Folder of the model registry, or its URL in an object store: s3://, gs://, az://."""
-    cache: LocalFolder = Path("registry-copies")
-    """Local folder for what such a registry needs on each machine: copies of versions, state of trainings."""
-    detector: str = "ensemble"
-    """Kind: ensemble, neutral_ad, a simple one (pointwise, pca, nearest, minirocket, unfolded, mpca), or yours."""
-    options: dict[str, Any] = Field(default={})
-    """Options of the detector."""
-    keep: int | None = Field(default=None, ge=1)
-    """Versions kept: after a training older ones are removed, never those that may still be needed; null: all."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of training: same data and seed, same model."""
-    backend: Literal["auto", "torchscript", "onnxruntime", "openvino"] = "torchscript"
-    """What scores: torchscript; onnxruntime or openvino, which need no torch; auto: the fastest that is installed."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
-    """auto, cpu, cuda or cuda:i."""
-    calibration: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
-    folds: int = Field(default=5, ge=2)
-    """Folds of the out-of-fold calibration."""
-    references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
-    """Kinds of detectors, with their default options, that a trained model is compared with; []: none, no faults."""
-    effort: Effort | None = None
-    """Effort of training: quick (seconds), normal (minutes), thorough; null: the detector's default."""
-    time_limit: Duration | None = None
-    """Longest time of one fit (each fold and the final model is one), which ends at an epoch's end; null: none."""
-
-    @field_validator("time_limit")
-    @classmethod
-    def _longer_than_nothing(cls, limit: int | None) -> int | None:
-        if limit == 0:
-            raise ValueError("must be longer than 0 (null: no limit)")
-        return limit
 
 
 class RunSettings(ConfigSection):
@@ -346,9 +301,10 @@ class Settings(BaseSettings):
     @field_validator("learning")
     @classmethod
     def _limits_fit(cls, learning: LearningSettings | None, info: ValidationInfo) -> LearningSettings | None:
-        if learning is not None and (contradiction := learning.contradiction()):
-            raise ValueError(contradiction)
         data = info.data
+        locked = "model" in data and data["model"].locked
+        if learning is not None and (contradiction := unlocked(learning) if locked else learning.contradiction()):
+            raise ValueError(contradiction)
         early = (
             data["alerts"].early if learning is not None and {"channels", "window", "alerts"} <= data.keys() else None
         )
@@ -420,6 +376,11 @@ class Settings(BaseSettings):
     def needs_marks(self) -> bool:
         """Whether ``run`` uses the place of marks, or the config names it."""
         return self.learning is not None or "marks" in self.model_fields_set
+
+    @property
+    def needs_approvals(self) -> bool:
+        """Whether a version needs the approvals of two people before it serves."""
+        return self.model.locked or (self.learning is not None and self.learning.promote == "person")
 
     @property
     def route_field(self) -> str | None:

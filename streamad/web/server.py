@@ -218,7 +218,7 @@ def _machines_of(plant: Plant) -> dict[str, Person]:
     token = plant.settings.web.auth.token
     if token is None:
         return {}
-    return {token_of(plant.base_dir / token.file): Person(token.name, Level[token.level.upper()])}
+    return {token_of(plant.base_dir / token.file): Person(token.name, Level[token.level.upper()], identity="program")}
 
 
 def _user() -> str:

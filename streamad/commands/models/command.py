@@ -27,6 +27,7 @@ _OTHERS = {
     "status": "streamad.commands.models.status",
     "compare": "streamad.commands.models.compare",
     "promote": "streamad.commands.models.service",
+    "approve": "streamad.commands.models.service",
     "decline": "streamad.commands.models.service",
     "rollback": "streamad.commands.models.service",
     "retrain": "streamad.commands.models.training",

@@ -1,4 +1,4 @@
-"""``streamad models promote``, ``decline`` and ``rollback``: what a person decides about a version."""
+"""``streamad models promote``, ``approve``, ``decline`` and ``rollback``: what a person decides about a version."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import typer
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
 from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant
+from streamad.decisions.recording import current_user
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError
 from streamad.outputs.stored import one_model
-from streamad.outputs.versions import service
+from streamad.outputs.versions import approving, service
 from streamad.outputs.versions.service import Served
 
 
@@ -36,6 +37,38 @@ def promote(
     version = registry.named(name, version)
     before = registry.current_or_none(name)
     _say(service.put_into_service(plant, name, version, before, repairs=True), as_json=as_json)
+
+
+def approve(
+    version: Annotated[str, typer.Argument(help="A version that waits for two people.")],
+    *,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why it should judge; it is kept with the name.")],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="Who approves, as given; default: the user's name.")
+    ] = None,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve a version; the approval of a second person puts it into service.
+
+    For a config with learning.promote: person or model.locked: true. Nobody checks the name here; the page knows who
+    has logged in.
+
+    Example: streamad models approve 0004 --by "Anna Berg" --why "fewer false alarms on line 2"
+    """
+    plant = load_plant(config)
+    name = one_model(plant, model)
+    version = registry_of(plant).named(name, version)
+    given = by or current_user()
+    done = approving.approve(plant, name, version, by=given, identity="claimed", why=why)
+    if as_json:
+        is_served = done.served is not None
+        print_json({"model": name, "version": version, "approvals": done.manifest.approvals, "promoted": is_served})
+        return
+    if done.served is not None and done.served.silences:
+        err.print(note(done.served.silences))
+    out.print(done.words)
 
 
 def decline(

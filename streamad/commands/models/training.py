@@ -109,7 +109,8 @@ def _train(plant: Plant, model: str, asked: Request, *, hand_over: bool, as_json
         raise _TrainingError(f"model {model}: {result.reason}")
     elif not as_json:
         out.print(f"model {model} {result.version}: {result.reason}")
-        out.print(f"to promote it anyway: streamad models promote {result.version}")
+        if not result.waits:
+            out.print(f"to promote it anyway: streamad models promote {result.version}")
     if not as_json:
         _end_with_marks(plant, result)
 

@@ -114,7 +114,7 @@ class ModelLearner:
         held = self._store.counts()
         need = Need(
             n_stored=held["accepted"] + held["reserve"],
-            has_model=await in_thread(self._thread, self._registry.current, self.name) is not None,
+            has_model=await in_thread(self._thread, self.trainings.has_first),
             changed=self._watch.changed,
             alert_share=self._watch.alert_share,
         )

@@ -1,4 +1,4 @@
-"""Versions that wait for a person: they use operators' marks, so no training promotes them by itself."""
+"""Versions that wait for people: they use operators' marks, or the config leaves every version to two people."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ def waiting_version(registry: Registry, model: str, current: str | None) -> Mani
 
     A version that was compared with another champion waits no longer. Raises RegistryError.
     """
-    for manifest in _newest_first(registry, model):
-        if manifest.waits_beside(current):
-            return manifest
-    return None
+    return next((each for each in _newest_first(registry, model) if each.waits_beside(current)), None)
+
+
+def is_waiting_with(registry: Registry, model: str, current: str | None, feedback: tuple[str, ...]) -> bool:
+    """Return whether a version that the false alarms ``feedback`` (ids) have changed waits beside ``current``.
+
+    Raises RegistryError.
+    """
+    waiting = (each.learning for each in _newest_first(registry, model) if each.waits_beside(current))
+    return any(each is not None and each.uses_marks and each.feedback == feedback for each in waiting)
 
 
 def was_declined(registry: Registry, model: str, feedback: tuple[str, ...]) -> bool:
@@ -27,7 +33,9 @@ def was_declined(registry: Registry, model: str, feedback: tuple[str, ...]) -> b
     """
     for manifest in _newest_first(registry, model):
         record, decision = manifest.learning, manifest.decision
-        if record is not None and decision is not None and decision.declined and record.feedback == feedback:
+        if record is None or decision is None or not record.uses_marks:
+            continue
+        if decision.declined and record.feedback == feedback:
             return True
     return False
 

@@ -38,10 +38,20 @@ class RegistryVersions:
         """Return the version in service or None. Raises RegistryError if CURRENT is damaged."""
         return self.registry.current(self.name)
 
+    def check_approved(self, version: str) -> None:
+        """Raise NotApprovedError if the version may not serve: CURRENT is a file that anything may have written."""
+        self.registry.check_approved(self.name, version)
+
     def load(self, version: str | None = None) -> ModelInService:
-        """Verify and load a version (None: the one in service). Raises NoModelError, RegistryError, ArtifactError."""
+        """Verify and load a version (None: the one in service, which must be approved where the config wants that).
+
+        Raises NoModelError, NotApprovedError, RegistryError, ArtifactError.
+        """
         settings = self.settings
-        chosen = None if version is None else self.registry.named(self.name, version)
+        if version is None:
+            self.check_approved(chosen := self.registry.in_service(self.name))
+        else:
+            chosen = self.registry.named(self.name, version)
         loaded = self.registry.load(self.name, chosen, settings=settings, detector=self.detector)
         return ModelInService(
             loaded.ref,
@@ -144,14 +154,15 @@ class ModelWatch:
     async def _take(self, wanted: str) -> None:
         began_us = self._clock.monotonic_us()
         former = self._former
-        if former is not None and former.ref.version == wanted:
-            model = former
-        else:
-            try:
+        try:
+            await in_thread(self._thread, self._versions.check_approved, wanted)
+            if former is not None and former.ref.version == wanted:
+                model = former
+            else:
                 model = await in_thread(self._thread, self._loaded, wanted)
-            except StreamadError as error:
-                self._refuse(wanted, error)
-                return
+        except StreamadError as error:
+            self._refuse(wanted, error)
+            return
         loaded_us = self._clock.monotonic_us()
         champion = self._batcher.model
         await self._batcher.swap(model)

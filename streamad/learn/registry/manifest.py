@@ -25,6 +25,7 @@ from streamad.types import ChannelSpec, UnixUs
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
 UNCOMPARED = catalogued("promoted without comparison")  # the reason of a decision that no rule made
+WAITS = catalogued("waits for two people, without comparison")
 _PACKAGES = {
     "streamad": "streamad-monitor",
     "numpy": "numpy",
@@ -196,7 +197,7 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Why a challenger was promoted or not, with every figure of the comparison.
 
     ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses marks
-    of operators, so a person promotes or declines it; ``declined``: a person has declined it, or taken it back.
+    of operators, or two people have to approve it; ``declined``: a person has declined it, or taken it back.
     ``still_raised``, if marks chose what it learned from: the sequences called false alarms on which it alerts all the
     same, beyond chance, so no person has been shown them as silenced, and they are not reviewed (None: unknown, and
     nothing is reviewed).
@@ -211,6 +212,21 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     waits_for_review: bool = False
     declined: bool = False
     still_raised: tuple[str, ...] | None = None
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """That a person wants the version in service, and why; ``at`` that time ``beside`` served (None: nothing).
+
+    ``authenticated``: a login of the page knew the person, else the name is as given. ``digest`` is that of the content
+    that was approved.
+    """
+
+    by: str
+    why: str
+    at: datetime
+    digest: str
+    authenticated: bool = False
+    beside: str | None = None
 
 
 class EarlyExpectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +263,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest; ``name``, ``version`` and ``files`` are filled in when the version is published.
 
     ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
+    ``approvals`` are about the version, too.
     ``references`` inform only: they are no part of the model, its calibration or a decision. ``backends`` names the
     files of each backend beside TorchScript. ``early`` are the looks at running sequences, if the config wanted them.
     ``claim``, in an object store, is the publication's own mark, under which its files lie.
@@ -269,6 +286,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     learning: LearningRecord | None = None
     decision: PromotionDecision | None = None
     challenged: tuple[PromotionDecision, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     references: References | None = None
     backends: dict[str, tuple[str, ...]] = {}
     early: EarlyRecord | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from streamad.errors import ArtifactError, RegistryError
+from streamad.learn.registry.approvals import counted
 from streamad.learn.registry.registry import Registry
 
 
@@ -13,7 +14,8 @@ def _protected(
 ) -> tuple[set[str], set[str]]:
     """Return the versions that stay whatever their age, and those of them that count for no others.
 
-    These are the one in service, its parent, those that wait for a review beside it, and, of the trainings requested at
+    These are the one in service, its parent, the newest of those that wait for a review beside it, with operators'
+    marks and without, those that a person has approved, and, of the trainings requested at
     the times ``open_requests`` (Unix microseconds), which have not ended, every version and its parent, and the
     versions ``owed``. A version whose manifest cannot be read and a link stay too, for a person, and are not counted.
     Raises RegistryError.
@@ -21,6 +23,7 @@ def _protected(
     current = registry.current(name)
     stay = {*owed, *(() if current is None else (current,))}
     uncounted = set()
+    waiting: dict[bool, str] = {}
     for version in registry.versions(name):
         if registry.is_link(name, version):
             uncounted.add(version)
@@ -33,10 +36,12 @@ def _protected(
         if version == current and manifest.parent is not None:
             stay.add(manifest.parent)
         if manifest.waits_beside(current):
+            waiting[learning is not None and learning.uses_marks] = version
+        if counted(manifest):
             stay.add(version)
         if learning is not None and learning.requested_us in open_requests:
             stay |= {version, manifest.parent or version}
-    return stay | uncounted, uncounted
+    return stay | {*waiting.values()} | uncounted, uncounted
 
 
 def prune(

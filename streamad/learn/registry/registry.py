@@ -11,8 +11,9 @@ import msgspec
 
 from streamad.errors import ArtifactError, RegistryError
 from streamad.judge.envelope import Envelope
+from streamad.learn.registry.approvals import check_approved, with_approval
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration, read_envelope
-from streamad.learn.registry.manifest import Manifest, PromotionDecision
+from streamad.learn.registry.manifest import Approval, Manifest, PromotionDecision
 from streamad.learn.registry.places.folder import FolderPlace
 from streamad.learn.registry.places.place import CURRENT_FILE, Current, Place, RegistryAwayError
 from streamad.learn.registry.staging import StagedVersion
@@ -45,10 +46,14 @@ def _plain(text: str, what: str) -> str:
 
 
 class Registry:
-    """The versions of every model in a place: a folder (a path) that many processes share, or an object store."""
+    """The versions of every model in a place: a folder (a path) that many processes share, or an object store.
 
-    def __init__(self, place: Path | Place) -> None:
+    With ``needs_approvals`` no version comes into service that two people have not approved.
+    """
+
+    def __init__(self, place: Path | Place, *, needs_approvals: bool = False) -> None:
         self._place = FolderPlace(place) if isinstance(place, Path) else place
+        self.needs_approvals = needs_approvals
 
     @property
     def copies(self) -> Registry | None:
@@ -56,7 +61,8 @@ class Registry:
 
         A worker begins with it while the store does not answer.
         """
-        return None if self._place.copies is None else Registry(self._place.copies)
+        copies = self._place.copies
+        return None if copies is None else Registry(copies, needs_approvals=self.needs_approvals)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all models that have a folder. Raises RegistryError."""
@@ -152,8 +158,10 @@ class Registry:
 
         A trainer passes the parent it started from, so that a late one cannot replace a newer champion. With
         ``repairs`` a damaged CURRENT counts as none, and is written anew, but no folder. Raises OvertakenError if
-        another is in service, ArtifactError for a damaged version, CurrentError, RegistryError, OutputError.
+        another is in service, NotApprovedError, ArtifactError for a damaged version, CurrentError, RegistryError,
+        OutputError.
         """
+        self.check_approved(name, version)
         self._place.verify(name, version, self.manifest(name, version))
 
         def check(found: Current) -> None:
@@ -170,8 +178,28 @@ class Registry:
                 )
             if not self._place.has(name, version):
                 raise self._unknown(name, version)
+            self.check_approved(name, version)  # as it is at this moment
 
         self._place.set_current(name, version, check)
+
+    def check_approved(self, name: str, version: str) -> None:
+        """Raise NotApprovedError if the version may not serve, RegistryError and ArtifactError if it cannot be read."""
+        if self.needs_approvals:
+            check_approved(self.manifest(name, version))
+
+    def approve(self, name: str, version: str, approval: Approval) -> Manifest:
+        """Keep a person's approval in the manifest, and return that.
+
+        Raises UsageError if it is of another content or of the same person, RegistryError, ArtifactError, OutputError.
+        """
+        written: list[Manifest] = []
+
+        def with_it(manifest: Manifest) -> Manifest:
+            written.append(with_approval(manifest, approval))
+            return written[-1]
+
+        self._rewrite(name, version, with_it)
+        return written[-1]
 
     def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
         """Record why ``version`` was promoted or not, in its manifest and in that of the champion it challenged.
@@ -196,8 +224,9 @@ class Registry:
             return
 
     def decline(self, name: str, version: str) -> bool:
-        """Record that a person does not want ``version``; False if it never waited for a review.
+        """Record that a person does not want ``version``; False if it never waited for a review or an approval.
 
+        It loses its approvals.
         Raises RegistryError, ArtifactError for a damaged version, OutputError.
         """
         waited = False
@@ -205,11 +234,11 @@ class Registry:
         def declined(manifest: Manifest) -> Manifest | None:
             nonlocal waited
             decision = manifest.decision
-            waited = decision is not None and (decision.waits_for_review or decision.declined)
-            if decision is None or not waited:
-                return None
-            decision = msgspec.structs.replace(decision, waits_for_review=False, declined=True)
-            return msgspec.structs.replace(manifest, decision=decision)
+            waits = decision is not None and (decision.waits_for_review or decision.declined)
+            waited = waits or bool(manifest.approvals)
+            if decision is not None and waits:
+                decision = msgspec.structs.replace(decision, waits_for_review=False, declined=True)
+            return msgspec.structs.replace(manifest, decision=decision, approvals=()) if waited else None
 
         self._rewrite(name, version, declined)
         return waited
@@ -291,14 +320,14 @@ class Registry:
         return max((int(version) for version in known if version.isdecimal() and NAME.fullmatch(version)), default=0)
 
 
-def registry_at(place: str | Path, copies: Path) -> Registry:
+def registry_at(place: str | Path, copies: Path, *, needs_approvals: bool = False) -> Registry:
     """Return the registry in a folder (a path), or at a URL in an object store; ``copies`` is for that alone."""
     if isinstance(place, Path):
-        return Registry(place)
+        return Registry(place, needs_approvals=needs_approvals)
     from streamad.learn.registry.places.objects import ObjectPlace  # noqa: PLC0415 - few need it
     from streamad.learn.registry.places.requests import BucketObjects  # noqa: PLC0415
 
-    return Registry(ObjectPlace(BucketObjects(place), copies))
+    return Registry(ObjectPlace(BucketObjects(place), copies), needs_approvals=needs_approvals)
 
 
 def folder_of(root: Path, name: str, version: str) -> Path:

@@ -103,9 +103,9 @@ def _in_service(
     except RegistryAwayError as error:
         copies = versions.registry.copies
         last = None if copies is None or version is not None else copies.current_or_none(name)
-        if copies is None or last is None:
+        if copies is None or last is None or plant.settings.model.locked:  # the last one may be another than is wanted
             raise
-        model = replace(versions, registry=copies).load(last)
+        model = replace(versions, registry=copies).load()
         away[name] = f"{error}; {name} {last} judges, the version in service when this machine last read the registry"
         return model
 

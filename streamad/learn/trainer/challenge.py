@@ -107,6 +107,8 @@ class Challenge:
 
     def _decided(self, version: str, n_fits: int) -> Ruling:
         ruling = self._ruling(version, n_fits)
+        if ruling.promoted and self.workshop.registry.needs_approvals and not self.waits:
+            ruling = self._left_to_people(version, ruling)
         if ruling.promoted and self.waits:
             ruling = Ruling(False, ruling.reason)
         if ruling.promoted:
@@ -181,9 +183,17 @@ class Challenge:
         self.waits = True
         version = challenger.ref.version
         leave = self._command("decline", version)
-        look, take = self._command("compare", self.parent or "", version), self._command("promote", version)
+        word = "approve" if shop.registry.needs_approvals else "promote"
+        look, take = self._command("compare", self.parent or "", version), self._command(word, version)
         self.notes.append(f"look with `{look}`; if the silenced alerts were false, `{take}`, else `{leave}`")
         return Ruling(True, f"waits for review: {self._effect(comparison)}; {ruling.reason.removeprefix('promoted: ')}")
+
+    def _left_to_people(self, version: str, ruling: Ruling) -> Ruling:
+        """Let the version wait for the approvals of two people, whatever the promotion rule said for it."""
+        take, leave = self._command("approve", version), self._command("decline", version)
+        self.notes.append(f"two people put it into service with `{take}`, or one leaves it with `{leave}`")
+        self.waits = True
+        return Ruling(True, f"waits for two people: {ruling.reason.removeprefix('promoted').lstrip(':, ')}")
 
     def _effect(self, comparison: Comparison) -> str:
         """Return what marks have changed, as a person must see it."""

@@ -30,6 +30,7 @@ class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
     """A completed training: the ``version`` it made (None: it made none), and the decision with its reason.
 
+    ``waits``: it is not worse, and two people have to approve it.
     ``second`` is the challenger that uses operators' marks, if they would change the model. ``n_excluded`` sequences
     were kept out of training by marks, ``n_capped`` more were not, beyond ``learning.feedback_share``.
     ``without_looks``: why the version has no looks at running sequences, if some are wanted.
@@ -40,6 +41,7 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
     promoted: bool
     reason: str
     request: TrainingRequest
+    waits: bool = False
     figures: dict[str, float] = {}
     second: SecondOutcome | None = None
     n_excluded: int = 0

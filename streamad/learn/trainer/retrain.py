@@ -15,7 +15,7 @@ import numpy as np
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError
 from streamad.language import percent
 from streamad.learn.early.stored import why_too_few
-from streamad.learn.promotion.review import waiting_version, was_declined
+from streamad.learn.promotion.review import is_waiting_with, was_declined
 from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, Manifest
@@ -195,7 +195,7 @@ class Retraining:
         )
         version, ruling = challenge.run(self._record(selection, since_us))
         outcome = self._outcome(version, ruling, selection)
-        return msgspec.structs.replace(outcome, without_looks=challenge.without_looks)
+        return msgspec.structs.replace(outcome, waits=challenge.waits, without_looks=challenge.without_looks)
 
     def _record(self, selection: Selection, since_us: int | None) -> LearningRecord:
         return LearningRecord(
@@ -269,8 +269,7 @@ class Retraining:
     def _waits_already(self, serves: str, selection: Selection) -> bool:
         if was_declined(self.workshop.registry, self.workshop.model, selection.normal):
             return True
-        waiting = waiting_version(self.workshop.registry, self.workshop.model, serves)
-        return waiting is not None and waiting.learning is not None and waiting.learning.feedback == selection.normal
+        return is_waiting_with(self.workshop.registry, self.workshop.model, serves, selection.normal)
 
     def _outcome(self, version: str | None, ruling: Ruling, selection: Selection) -> TrainingOutcome:
         return TrainingOutcome(
@@ -299,6 +298,7 @@ def decided_before(registry: Registry, model: str, request: TrainingRequest) -> 
         model=model,
         version=found.version,
         promoted=decision is None or decision.promoted,
+        waits=decision is not None and decision.waits_for_review,
         reason="promoted before its process died" if decision is None else decision.reason,
         request=request,
         figures={} if decision is None else dict(decision.figures),

@@ -13,6 +13,7 @@ import msgspec
 from streamad.drift.lasting_change import Changed
 from streamad.errors import ArtifactError, RegistryError, StreamadError
 from streamad.learn.parts import effort_of
+from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import TrainingReason, TrainingRequest
@@ -172,6 +173,15 @@ class Trainings:
         waiting = await in_thread(self._thread, self.waiting)
         return waiting if waiting is not None and await in_thread(self._thread, self.is_waiting) else None
 
+    def has_first(self) -> bool:
+        """Return whether a first version was made; it may wait for people, and then it is not made again.
+
+        Raises RegistryError.
+        """
+        if self._registry.current(self._name) is not None:
+            return True
+        return self._registry.needs_approvals and waiting_version(self._registry, self._name, None) is not None
+
     def is_waiting(self) -> bool:
         """Return whether a training that a person has asked for, or whose process died, has no result yet.
 
@@ -257,8 +267,9 @@ class Trainings:
         self._counters.promotions += result.promoted
         self._counters.not_promoted += not result.promoted
         model = None if result.version is None else ModelRef(self._name, result.version)
+        kind = "waits_for_review" if result.waits else "model_promoted" if result.promoted else "model_not_promoted"
         self._emit(
-            "model_promoted" if result.promoted else "model_not_promoted",
+            kind,
             f"{self._name} {result.version or '(no version)'} ({why}): {result.reason}",
             model=model,
             figures=result.figures,

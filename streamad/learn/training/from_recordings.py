@@ -10,7 +10,7 @@ import numpy as np
 from streamad.errors import TrainingDataError
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count
 from streamad.learn.early.training import EarlyTraining
-from streamad.learn.registry.manifest import UNCOMPARED, LearningRecord, Metrics, PromotionDecision
+from streamad.learn.registry.manifest import UNCOMPARED, WAITS, LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training import calibrating
 from streamad.learn.training.calibrating import folds_of, hash_order
@@ -41,9 +41,9 @@ def train_model(
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
     of service; one that ``prove`` refuses is not published. An interrupted call leaves no version, and a repeated one
-    resumes the fits. ``early`` trains looks at running sequences on the same sequences (``alerts.early``). If the
-    version in service was learned anew after a lasting change, this version's manifest records
-    it too: later retrainings use nothing from before it.
+    resumes the fits. Where the registry needs approvals the version waits for them. ``early`` trains looks at running
+    sequences on the same sequences (``alerts.early``). If the version in service was learned anew after a lasting
+    change, this version's manifest records it too: later retrainings use nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
     (this one then stays in the registry, out of service).
@@ -61,10 +61,17 @@ def train_model(
         version = (_split if split else _out_of_fold)(ordered, fits, publisher, early)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
-        if doubt is None:
+        waits = doubt is None and registry.needs_approvals
+        if doubt is None and not waits:
             registry.promote(model.name, version, expected=parent)
-        reason, now = doubt or UNCOMPARED, from_us(clock.now_us())
-        decision = PromotionDecision(promoted=doubt is None, reason=reason, decided_at=now)
+        decision = PromotionDecision(
+            promoted=doubt is None and not waits,
+            reason=doubt or (WAITS if waits else UNCOMPARED),
+            decided_at=from_us(clock.now_us()),
+            challenger=version if waits else "",
+            champion=parent if waits else None,
+            waits_for_review=waits,
+        )
         registry.record_decision(model.name, version, decision)
     return version
 

@@ -24,7 +24,8 @@ from streamad.learn.training.fits import joined, score_windows, with_channels
 from streamad.learn.training.found import DRAWS, Judged, Scores, quantiles
 from streamad.plugins import make_detector
 from streamad.ports import FittedDetector
-from streamad.settings.plant_yaml import ModelSettings, Settings
+from streamad.settings.learning import ModelSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray, WindowSet
 
 MIN_HELD_OUT = 4

@@ -16,7 +16,7 @@ from benchmarks.quality.batches_needed import (
     within_twice,
 )
 from streamad.judge.calibration import OUT_OF_FOLD_BELOW, certifiable_rate
-from streamad.settings.plant_yaml import ModelSettings
+from streamad.settings.learning import ModelSettings
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guide" / "batches.md").read_text(encoding="utf-8")
 

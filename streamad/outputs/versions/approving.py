@@ -1,0 +1,72 @@
+"""A person's approval of a version; the second one, of another person, puts it into service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamad.errors import UsageError
+from streamad.learn.parts import registry_of
+from streamad.learn.registry.approvals import approved, checked_words, digest_of
+from streamad.learn.registry.manifest import Approval, Manifest
+from streamad.messages.decision import Identity
+from streamad.outputs.versions.service import Served, put_into_service
+from streamad.plant import Plant
+from streamad.types import from_us
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What an approval did: the version and its approvals, and, if it was the second one, that it serves now."""
+
+    manifest: Manifest
+    served: Served | None
+
+    @property
+    def words(self) -> str:
+        """Return for people what was done and what is missing."""
+        model = f"model {self.manifest.name} {self.manifest.version}"
+        last = self.manifest.approvals[-1]
+        if self.served is not None:
+            return f"{self.served.words}; approved by {self.manifest.approvals[-2].by} and {last.by}"
+        if approved(self.manifest) is not None:
+            return f"{model}, which is in service, is approved by {self.manifest.approvals[-2].by} and {last.by}"
+        return f"{model} is approved by {last.by}; a second person puts it into service with the same command"
+
+
+def approve(
+    plant: Plant,
+    name: str,
+    version: str,
+    *,
+    by: str,
+    identity: Identity,
+    why: str,
+    digest: str | None = None,
+) -> Approved:
+    """Keep that the person ``by`` approves a version; with the approvals of two people put it into service.
+
+    ``digest`` is that of the content which the person saw (None: as it is
+    now). A kill between the two writes leaves an approved version, which ``models promote`` puts into service. Raises
+    UsageError if the config needs no approvals, the person has approved it already or it has changed, and what
+    ``put_into_service`` raises.
+    """
+    if not plant.settings.needs_approvals:
+        way = "streamad models promote"
+        raise UsageError(f"neither learning.promote: person nor model.locked is set, so nothing needs approvals: {way}")
+    by, why = checked_words(by, why)
+    if identity == "program":
+        raise UsageError(f"{by} is a program: a person has to approve a version")
+    registry = registry_of(plant)
+    before = registry.current_or_none(name)
+    approval = Approval(
+        by=by,
+        why=why,
+        at=from_us(plant.clock.now_us()),
+        digest=digest or digest_of(registry.manifest(name, version)),
+        authenticated=identity == "authenticated",
+        beside=before,
+    )
+    manifest = registry.approve(name, version, approval)
+    if approved(manifest) is None or version == before:
+        return Approved(manifest, None)
+    return Approved(manifest, put_into_service(plant, name, version, before, repairs=True))
