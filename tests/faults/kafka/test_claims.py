@@ -33,10 +33,11 @@ def spread(i: int, time_s: float, *, end: bool) -> list[Message]:
     ]
 
 
-async def living(plant: KafkaPlant) -> Counter[str]:
-    """How many partitions claim each stream."""
+async def known_to_be_split(plant: KafkaPlant) -> Counter[str]:
+    """How many partitions know that each stream is in several: they have said how many verdicts they had committed."""
     last = {record.key: record.value for record in await read_committed(plant.bootstrap, plant.claims)}
-    return Counter(json.loads(key or b"")[2] for key, value in last.items() if value is not None)
+    said = (key for key, value in last.items() if value is not None and json.loads(value).get("n_judged") is not None)
+    return Counter(json.loads(key or b"")[2] for key in said)
 
 
 async def events(plant: KafkaPlant) -> list[dict[str, Any]]:
@@ -51,11 +52,11 @@ async def test_no_fragment_is_judged_over_kills_and_rebalances_and_one_event_is_
     await plant.feed(spread(0, 0, end=False))
     workers = [plant.start(f"w{n}", static=False) for n in range(3)]
 
-    async def all_are_claimed() -> bool:
-        counts = await living(plant)
+    async def all_know() -> bool:
+        counts = await known_to_be_split(plant)
         return all(counts[stream] == PARTITIONS for stream in STREAMS)
 
-    await until_so(plant, all_are_claimed)
+    await until_so(plant, all_know)
     n_sequences = 0
     for _ in range(KILLS):
         for _ in range(4):
