@@ -44,15 +44,16 @@ class LateEntry:
     """The late samples of a sequence that is neither open nor closed: their times and number, not their values.
 
     ``position`` is that of the first of them, ``before`` holds the clocks before its record; ``since_us`` is its clock.
+    ``seen_us`` is the newest clock of all: a chunk may hold samples from behind the limit, and they are read again.
     """
 
-    __slots__ = ("before", "first_us", "key", "last_us", "n", "n_channels", "position", "since_us")
+    __slots__ = ("before", "first_us", "key", "last_us", "n", "n_channels", "position", "seen_us", "since_us")
 
     def __init__(self, run: Run) -> None:
         self.key = run.sequence
         self.position = run.position
         self.before: Clocks = run.before
-        self.since_us = max(run.arrived_us, run.first_us)
+        self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
         self.first_us, self.last_us = run.first_us, run.last_us
         self.n = 0
         self.n_channels = run.values.shape[1]
@@ -60,6 +61,7 @@ class LateEntry:
     def add(self, run: Run) -> None:
         """Count the samples of ``run``."""
         self.first_us, self.last_us = min(self.first_us, run.first_us), max(self.last_us, run.last_us)
+        self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
         self.n += len(run)
 
     def finish(self, stream: str, batch: tuple[tuple[str, str], ...] = ()) -> FinishedSequence:

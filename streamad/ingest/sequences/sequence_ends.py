@@ -433,7 +433,7 @@ class StreamState:
         if entry.key is None:
             self.late_without_id.append(entry)
             return
-        at_us = max(entry.since_us, clock_us)
+        at_us = max(entry.seen_us, clock_us)
         self.closed.end_late(entry.key, at_us)
         finished = entry.finish(self.name, self.batch_of(entry.key))
         closed = Closed(finished, entry.key, at_us, entry.last_us, entry.position.offset, entry.before)

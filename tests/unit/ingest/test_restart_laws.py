@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from streamad.ingest.table.rows import Row
 from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import Record
 from tests.support.examples import examples
 from tests.support.ingest.assembly_cases import (
     arrivals,
@@ -19,8 +20,10 @@ from tests.support.ingest.assembly_cases import (
     restarting_settings,
     sequence_settings,
     together,
+    us,
 )
-from tests.support.ingest.restarts import Partition, Step, choosing, never, scripts
+from tests.support.ingest.assembly_model import Record as Samples
+from tests.support.ingest.restarts import Outside, Partition, Step, choosing, list_of, never, scripts
 from tests.support.ingest.tables import rows, table_of, table_settings
 from tests.support.runtime.pipeline import START_US
 
@@ -119,3 +122,18 @@ def test_a_restart_carries_the_same_readings_where_times_restart(
     uninterrupted = Partition(limits, script, never, **how).run(0)
     partition = Partition(limits, script, choosing(data), **how)
     assert partition.run(crashes) == uninterrupted
+
+
+def test_late_samples_of_one_message_from_behind_the_limit_have_one_verdict_over_a_restart() -> None:
+    limits = us(end=("marker",), max_duration=10, allowed_lateness=0, closed_memory=0)
+    parts = [("B", (60, 90)), ("A", (61, 80)), ("B", (95,))]  # those of A are late; B is open at the crash
+    message = [Samples("r", key, times, ((1.0, 2.0),) * len(times), False, 60) for key, times in parts]
+    record = Record(0, list_of(message, START_US, broken=False), START_US + 60)
+    script = [Step(record, 1, (Outside("expire", 12),))]
+
+    def at_the_end(what: str, n: int) -> int:
+        return n if what == "crash" and n == 4 else 0
+
+    uninterrupted = Partition(limits, script, never, from_start=True, each=True).run(0)
+    assert any(getattr(told, "reason", None) == "late" for told in uninterrupted)
+    assert Partition(limits, script, at_the_end, from_start=True, each=True).run(1) == uninterrupted
