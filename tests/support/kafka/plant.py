@@ -306,6 +306,23 @@ class KafkaPlant:
         """Make folder, config, model and topics."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.write_config()
+        self.write_recordings()
+        await self._train()
+        await self.make_topics()
+
+    async def make_topics(self) -> None:
+        """Create the input, and whatever topics a worker needs; nothing is deleted by age."""
+        keep = {"retention.ms": "-1"}
+        await create_topics(
+            self.bootstrap,
+            {self.topic: NewTopic(self.topic, self.partitions, 1, topic_configs=keep)}
+            | {self.progress: NewTopic(self.progress, self.partitions, 1, topic_configs={"cleanup.policy": "compact"})}
+            | {self.claims: NewTopic(self.claims, 1, 1, topic_configs={"cleanup.policy": "compact"})}
+            | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in self.roles},
+        )
+
+    def write_recordings(self) -> None:
+        """Write the normal recordings, which the model trains on."""
         rng = random.Random(0)
         (self.folder / "normal").mkdir()
         forms = {
@@ -317,15 +334,6 @@ class KafkaPlant:
                 times = [10.0 * i + j for j in range(6)]
                 quiet = line("n", f"n-{i}", times, rng.uniform(0.7, 1.3), end=True)
                 file.write(in_forms([quiet], 0, **forms)[0] + b"\n")
-        await self._train()
-        keep = {"retention.ms": "-1"}
-        await create_topics(
-            self.bootstrap,
-            {self.topic: NewTopic(self.topic, self.partitions, 1, topic_configs=keep)}
-            | {self.progress: NewTopic(self.progress, self.partitions, 1, topic_configs={"cleanup.policy": "compact"})}
-            | {self.claims: NewTopic(self.claims, 1, 1, topic_configs={"cleanup.policy": "compact"})}
-            | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in self.roles},
-        )
 
     async def _train(self) -> None:
         """Train, or take the model of an earlier plant that differs from this one in nothing that training sees."""
