@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final, get_args
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from wsgiref.simple_server import make_server
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -41,6 +38,7 @@ from streamad.runtime.partition import Partition
 from streamad.runtime.pipeline import Pipeline
 from streamad.safe_text import one_line, visible_name
 from streamad.settings.outputs import split_address
+from streamad.telemetry.http_server import Handler, Server, Server6
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters, Histogram, LearningCounters
 
@@ -286,13 +284,13 @@ def _histogram(name: str, said: str, found: Iterable[tuple[float, int]], total: 
     return family
 
 
+_Encoder: TypeAlias = Callable[[Any], bytes]
 TURN_LIMIT_S = 30.0
 """If the loop has not turned for so long, the worker is not alive."""
 _TURN_S = 1.0
 _COLLECT_S = 10.0
-_REQUEST_S = 10.0
-_TOTAL_S = 30.0
-_MOST_REQUESTS = 16
+_MOST_SCRAPES = 8  # at a time, of the requests that the server takes
+_REST = 4  # times as long as it takes to collect nothing is collected: a flood of scrapes leaves the loop to the plant
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 
 
@@ -310,9 +308,13 @@ class MetricsServer:
         self._loop = asyncio.get_running_loop()
         self._turned_at = time.monotonic()
         self._is_closing = False
+        self._scrapes = threading.Semaphore(_MOST_SCRAPES)
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Future[bytes]] = {}
+        self._rests_until = 0.0
         host, port = split_address(listen)
         try:
-            self._server = make_server(host, port, self._answer, _Server6 if ":" in host else _Server, Handler)
+            self._server = make_server(host, port, self._answer, Server6 if ":" in host else Server, Handler)
         except (OSError, TypeError, UnicodeError) as error:  # some host names are refused by their letters
             said = getattr(error, "strerror", None) or one_line(str(error))
             why = f"metrics.listen: {visible_name(listen)} cannot be listened at ({said}): {_remedy(error)}"
@@ -361,27 +363,65 @@ class MetricsServer:
         return [f"{said}\n".encode()]
 
     def _metrics(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        encode, content_type = choose_encoder(environ.get("HTTP_ACCEPT", ""))
-        collected = self._collected(encode)
-        future: Future[bytes] | None = None
-        try:
-            future = asyncio.run_coroutine_threadsafe(collected, self._loop)
-            content = future.result(_COLLECT_S)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the answer must be no half one
-            why = f"not within {_COLLECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
-            if future is None:
-                collected.close()
-            else:
-                future.cancel()
-            if self._is_closing:
-                why = "the worker is stopping"
+        if not self._scrapes.acquire(blocking=False):
             start_response("503 Service Unavailable", list(_TEXT))
-            return [f"the metrics could not be collected: {why}\n".encode()]
+            return [f"{_MOST_SCRAPES} scrapes wait already\n".encode()]
+        try:
+            encode, content_type = _encoder(environ.get("HTTP_ACCEPT", ""))
+            content = self._content(encode, content_type)
+        finally:
+            self._scrapes.release()
+        if isinstance(content, str):
+            start_response("503 Service Unavailable", list(_TEXT))
+            return [f"the metrics could not be collected: {content}\n".encode()]
         start_response("200 OK", [("Content-Type", content_type)])
         return [content]
 
-    async def _collected(self, encode: Callable[[Any], bytes]) -> bytes:
-        return encode(self._registry)
+    def _content(self, encode: _Encoder, content_type: str) -> bytes | str:
+        """Return the metrics, or why they could not be collected."""
+        future: Future[bytes] | None = None
+        try:
+            future = self._future(encode, content_type)
+            return future.result(_COLLECT_S)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the answer must be no half one
+            if future is not None:
+                future.cancel()
+            if self._is_closing:
+                return "the worker is stopping"
+            return f"not within {_COLLECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+
+    def _future(self, encode: _Encoder, content_type: str) -> Future[bytes]:
+        """Return a collection that has not begun: one for all who wait for the same."""
+        with self._lock:
+            future = self._waiting.get(content_type)
+            if future is None or future.done():
+                collected = self._collected(encode, content_type)
+                try:
+                    future = asyncio.run_coroutine_threadsafe(collected, self._loop)
+                except BaseException:
+                    collected.close()
+                    raise
+                self._waiting[content_type] = future
+            return future
+
+    async def _collected(self, encode: _Encoder, content_type: str) -> bytes:
+        while (rest_s := self._rests_until - time.monotonic()) > 0:  # noqa: ASYNC110 - another one may have begun
+            await asyncio.sleep(rest_s)
+        self._waiting.pop(content_type, None)
+        begun = time.monotonic()
+        try:
+            return encode(self._registry)
+        finally:
+            ended = time.monotonic()
+            self._rests_until = ended + _REST * (ended - begun)
+
+
+def _encoder(accept: str) -> tuple[_Encoder, str]:
+    """Return how to write the metrics for the header Accept, and the type that they then have."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is no number
+        return choose_encoder("")
 
 
 def _remedy(error: Exception) -> str:
@@ -391,68 +431,3 @@ def _remedy(error: Exception) -> str:
     if number == errno.EACCES:
         return "ports below 1024 are for the administrator: take another one, such as 9464"
     return "write an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of its addresses"
-
-
-class Handler(WSGIRequestHandler):
-    """Answers one connection; ``timeout``: how long its client may be silent, in seconds."""
-
-    timeout = _REQUEST_S
-    wbufsize = -1  # the head of an answer is sent whole
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request, sixteen at most: further connections are closed at once.
-
-    One that takes 30 seconds is ended, so that clients that send or read byte by byte keep nobody out.
-    """
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._room = threading.Semaphore(_MOST_REQUESTS)
-        self._begun_at: dict[socket.socket, float] = {}
-        super().__init__(*args, **kwargs)
-
-    def server_bind(self) -> None:
-        """Bind without asking a name server for our name."""
-        socket_ = self.socket
-        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        socket_.bind(self.server_address)
-        self.server_address = socket_.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there is room for one more."""
-        if self._room.acquire(blocking=False):
-            self._begun_at[request] = time.monotonic()
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            del self._begun_at[request]
-            self._room.release()
-
-    def service_actions(self) -> None:
-        """End the connections that take too long; called twice a second."""
-        now = time.monotonic()
-        for request, begun_at in list(self._begun_at.items()):
-            if now - begun_at > _TOTAL_S:
-                with suppress(OSError):  # its thread has closed it
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that went away is no fault of ours."""
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6

@@ -126,6 +126,7 @@ class _Handlers:
         self._site = site
         self._acting = Acting(site.plant, site.view)
         self._drawing = asyncio.Lock()  # one picture at a time: each takes a second of a core, and memory
+        self._problem = Shared(site.view.problem, lambda: site.view.damage)  # strangers may ask as often as they like
         self._now = {
             (language, order): Shared(partial(self._made_now, order), lambda: site.changes.state)
             for language in LANGUAGES
@@ -345,7 +346,7 @@ class _Handlers:
     async def health(self, request: Request) -> Response:
         """Return 200 as long as the page can show its view, else 503; what it cannot read is in the body."""
         troubles = dict(self._site.troubles())
-        problem = await run_in_threadpool(self._site.view.problem)
+        problem = await self._problem.get()
         if problem is not None:
             troubles["view"] = problem
         said = {"status": "ok" if problem is None else "failing", "troubles": troubles}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import itertools
 import re
 import socket
 import threading
@@ -32,6 +33,7 @@ from streamad.runtime.metrics import (
     WorkerCollector,
 )
 from streamad.settings.outputs import MetricsSettings, split_address
+from streamad.telemetry import http_server
 from streamad.telemetry.metrics import LearningCounters, ServedCounters
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, RecordBatch
@@ -304,7 +306,7 @@ async def test_an_address_of_another_machine_is_not_said_to_be_in_use(listen: st
 
 
 async def test_clients_that_ask_nothing_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.Handler, "timeout", 0.5)
+    monkeypatch.setattr(http_server, "HEAD_S", 0.5)
     async with server() as made:
         idle = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(40)]
 
@@ -314,27 +316,76 @@ async def test_clients_that_ask_nothing_keep_nobody_out_for_long(monkeypatch: py
             each.close()
 
 
-async def test_clients_that_ask_byte_by_byte_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_TOTAL_S", 1.0)
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /livez HT", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["none", "half", "whole"]
+)
+async def test_connections_that_last_do_not_make_the_worker_look_dead(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reaches the port could have the worker restarted: its supervisor asks /livez."""
+    monkeypatch.setattr(http_server, "HEAD_S", LIMIT_S)
+    text = b"x" * 20_000_000  # more than the buffers of a connection hold
+
+    async def large(*_: object) -> bytes:
+        return text
+
+    monkeypatch.setattr(MetricsServer, "_collected", large)
     async with server() as made:
-        dripping = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(16)]
-        ending = threading.Event()
+        with contextlib.ExitStack() as lasting:
+            for _ in range(40):
+                one = lasting.enter_context(socket.create_connection(("127.0.0.1", made.port)))
+                one.sendall(sent)
+            for _ in range(20):
+                assert await asyncio.to_thread(get, made.port, "/livez") == (200, "alive\n")
 
-        def drip() -> None:
-            while not ending.wait(0.1):
-                for each in dripping:
-                    with contextlib.suppress(OSError):
-                        each.sendall(b"G")
 
-        feeding = threading.Thread(target=drip)
-        feeding.start()
-        try:
-            assert await asyncio.to_thread(asked_until_answered, made.port) == (200, "alive\n")
-        finally:
-            ending.set()
-            feeding.join()
-            for each in dripping:
-                each.close()
+async def test_a_head_that_comes_byte_by_byte_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "HEAD_S", 0.3)
+    async with server() as made:
+        with socket.create_connection(("127.0.0.1", made.port), timeout=LIMIT_S) as dripping:
+            ending = threading.Event()
+
+            def drip() -> None:
+                with contextlib.suppress(OSError):
+                    while not ending.wait(0.05):
+                        dripping.sendall(b"G")
+
+            feeding = threading.Thread(target=drip)
+            feeding.start()
+            try:
+                with contextlib.suppress(ConnectionError):  # it was ended while a byte was on the way
+                    assert await asyncio.to_thread(dripping.recv, 1) == b""
+            finally:
+                ending.set()
+                feeding.join()
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/openmetrics-text; version=abc", "text/plain; version=1..0", "text/plain;version=" + "9" * 5_000,
+     "application/openmetrics-text; version=-1.0.0; escaping=?", ",;=;,", "\xff"],
+)  # fmt: skip
+async def test_strange_accepts_get_an_answer(accept: str, capfd: pytest.CaptureFixture[str]) -> None:
+    async with server() as made:
+        status, _ = await asyncio.to_thread(lambda: get(made.port, "/metrics", Accept=accept))
+    assert status == 200
+    assert not capfd.readouterr().err
+
+
+async def test_a_flood_of_scrapes_leaves_the_loop_to_the_plant() -> None:
+    began: list[float] = []
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Any]:
+            began.append(time.monotonic())
+            time.sleep(0.05)
+            yield from ()
+
+    async with server(Slow()) as made:
+        asked = [asyncio.to_thread(get, made.port, "/metrics") for _ in range(8)]
+        assert {status for status, _ in await asyncio.gather(*asked)} <= {200, 503}
+        await asyncio.to_thread(get, made.port, "/metrics")
+    assert all(later - earlier >= 0.24 for earlier, later in itertools.pairwise(began))
 
 
 @pytest.mark.parametrize("sent", [b"GET /" + b"x" * 10_000_000, b"GET / HTTP/1.1\r\n" + b"a: " + b"x" * 10_000_000,

@@ -14,6 +14,7 @@ from streamad.web.connections import Connection, Seldom
 from tests.support.waiting import LIMIT_S
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+OWNERS = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: c\r\n\r\n"
 FORM = b"POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
 
 
@@ -31,6 +32,37 @@ async def test_a_connection_that_asks_nothing_more_is_closed(sent: bytes, monkey
         answer = await reader.read()  # until it is closed
     assert (b"200 OK" in answer) is (REQUEST in sent)
     writer.close()
+    listening.close()
+
+
+@pytest.mark.parametrize("sent", [b"", REQUEST], ids=["silent", "answered"])
+async def test_strangers_keep_out_nobody_however_many_connections_they_have(sent: bytes) -> None:
+    config = uvicorn.Config(_with_person, http=Connection, lifespan="off", log_config=None, limit_concurrency=9)
+    server = uvicorn.Server(config)
+    server.config.load()
+    listening = await asyncio.get_running_loop().create_server(
+        lambda: Connection(server.config, server.server_state, {}), "127.0.0.1", 0
+    )
+    address = listening.sockets[0].getsockname()
+
+    async def opened(sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(sent)
+        if sent:
+            assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
+        return reader, writer
+
+    async with asyncio.timeout(LIMIT_S):
+        reader, owner = await opened(OWNERS)
+        strangers = [await opened(sent) for _ in range(30)]
+        for _ in range(3):  # the owner's stays; and the owner comes again
+            owner.write(OWNERS)
+            assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
+            strangers += [await opened(sent), await opened(OWNERS)]
+        assert await strangers[0][0].read() == b""  # the oldest has gone
+    assert len(server.server_state.connections) <= 9
+    for _, writer in [*strangers, (reader, owner)]:
+        writer.close()
     listening.close()
 
 
@@ -65,3 +97,9 @@ async def _fine(scope: Any, receive: Any, send: Any) -> None:
         return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _with_person(scope: Any, receive: Any, send: Any) -> None:
+    if any(name == b"cookie" for name, _ in scope["headers"]):
+        scope["person"] = "owner"
+    await _fine(scope, receive, send)
