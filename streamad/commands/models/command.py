@@ -18,6 +18,7 @@ from streamad.commands.shared.options import ModelOption
 from streamad.commands.shared.plants import load_plant, name_config
 from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.parts import registry_of
+from streamad.learn.registry.approvals import counted
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
 from streamad.outputs.stored import one_model, some_models
@@ -57,6 +58,7 @@ def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
         "waits_for_review": manifest.waits_beside(current),
         "waited": decision is not None and decision.waits_for_review,
         "declined": decision is not None and decision.declined,
+        "approved_by": [each.by for each in counted(manifest)],
     }
 
 
@@ -112,7 +114,7 @@ def _standing(row: dict[str, Any]) -> str:
     if row["in_service"]:
         return "in service"
     if row["waits_for_review"]:
-        return "waits for review"
+        return "waits for 2nd approval" if row["approved_by"] else "waits for review"
     if row["declined"]:
         return "declined"
     return "refused" if row["promoted"] is False and not row["waited"] else ""

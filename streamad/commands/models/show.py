@@ -14,6 +14,7 @@ from streamad.commands.shared.figures.faults import FoundFaults, print_by_fault,
 from streamad.commands.shared.figures.warnings import print_expected
 from streamad.errors import some_of
 from streamad.language import percent
+from streamad.learn.registry.approvals import approval_text, counted
 from streamad.learn.registry.backends import TORCHSCRIPT
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.outputs.stored import time_text
@@ -57,6 +58,8 @@ def show_page(
     )
     if manifest.decision is not None:
         _decision(manifest, manifest.decision)
+    for approval in counted(manifest):
+        _line("approved", approval_text(approval))
     for challenge in manifest.challenged[-_SHOWN_CHALLENGES:]:
         _line(
             "challenged", f"{challenge.decided_at:%Y-%m-%d %H:%M:%S} UTC by {challenge.challenger}: {challenge.reason}"

@@ -21,6 +21,7 @@ from streamad.errors import StoreError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.process.state import cold_start_text
 from streamad.learn.promotion.review import waiting_version
+from streamad.learn.registry.approvals import approval_text, counted
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.store.records import Mark, TrainingRequest
 from streamad.learn.trainer.status import TrainingStatus, read_status
@@ -101,7 +102,8 @@ class _Report:
     @property
     def next_schedule(self) -> datetime | None:
         """Return when the schedule is due next, None without a schedule or without a model in service."""
-        if self.learning is None or self.learning.schedule is None or self.champion is None:
+        has_none = self.champion is None and self.waiting is None
+        if self.learning is None or self.learning.schedule is None or has_none:
             return None
         return next(CronSim(self.learning.schedule, from_us(self.now_us)))
 
@@ -140,17 +142,20 @@ class _Report:
         serves = f"{self.champion} in service" if self.champion else "no version in service"
         found = [styled((f"model {self.model}", "bold"), f": {serves}, {count(self.n_versions, 'version')}")]
         if self.learning is None:
-            return [*found, *_line("learning", "off: the config has no section learning")]
-        if (cold_start := self.cold_start("sequences")) is not None:
+            found += _line("learning", "off: the config has no section learning")
+        elif (cold_start := self.cold_start("sequences")) is not None:
             found += _line("learning", cold_start)
         if self.waiting is not None and self.waiting.decision is not None:
             first, *more = f"{self.waiting.version} {self.waiting.decision.reason}".split("; ")
+            more += [f"approved {approval_text(each)}" for each in counted(self.waiting)]
             found += _line("review", first)
             for part in more:
                 found += _line("", part)
             if self.n_marks_since:
                 marks, verb = count(self.n_marks_since, "mark"), "is" if self.n_marks_since == 1 else "are"
                 found += _line("", f"{marks} since then {verb} not in it: the next training makes another one")
+        if self.learning is None:
+            return found
         found += _line("training", training_text(self.training))
         for request in self.asked:
             found += _line("asked for", f"{request_text(request)}; the learner takes it on")
@@ -162,7 +167,7 @@ class _Report:
 
     def _next(self, learning: LearningSettings) -> str:
         """Return the next training; before the first model, schedule and drift have no effect."""
-        if self.champion is None:
+        if self.champion is None and self.waiting is None:
             if self.training.state != "idle":
                 return "as configured, once there is a model"
             if self._n_stored < learning.first_training:

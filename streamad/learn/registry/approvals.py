@@ -99,6 +99,12 @@ def approved(manifest: Manifest) -> tuple[Approval, Approval] | None:
     return None
 
 
+def approval_text(approval: Approval) -> str:
+    """Return who approved when and why, for people."""
+    known = "" if approval.authenticated else " (name as given)"
+    return f"{approval.at:%Y-%m-%d %H:%M:%S} UTC by {approval.by}{known}: {approval.why}"
+
+
 def check_approved(manifest: Manifest) -> None:
     """Raise NotApprovedError, which says what is missing, without the approvals of two people."""
     if approved(manifest) is not None:

@@ -50,7 +50,7 @@ class Life:
         self.keeps_courses = early is not None
         assert self.settings.learning is not None
         self.learning = self.settings.learning
-        self.registry = Registry(root / "registry")
+        self.registry = Registry(root / "registry", needs_approvals=self.settings.needs_approvals)
         self.detector = MeanDetector()
         self.course = np.sin(np.linspace(0, 3, L)) * np.array([[1.0], [5.0], [20.0]])
         self.n = 0

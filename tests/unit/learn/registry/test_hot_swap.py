@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.registry.approvals import NotApprovedError
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.messages import ModelRef
@@ -22,6 +23,7 @@ from streamad.types import Window
 from tests.support.learning.plant import MeanDetector, MeanModel, registry_in, settings_of, train, windows_of
 from tests.support.runtime.pipeline import steps, until
 from tests.support.waiting import LIMIT_S
+from tests.unit.learn.trainer.test_people_decide import approve
 
 NAME = "default"
 
@@ -230,6 +232,31 @@ async def test_a_registry_whose_current_is_gone_leaves_the_champion(tmp_path: Pa
         (tmp_path / NAME / "CURRENT").unlink()
         await plant.pass_seconds(3)
         assert (plant.version, plant.refused) == ("0001", [])
+
+
+async def test_a_version_that_two_people_have_not_approved_is_refused_and_the_champion_stays(tmp_path: Path) -> None:
+    train(tmp_path)
+    strict = Registry(tmp_path, needs_approvals=True)
+    with pytest.raises(NotApprovedError, match="0001 is not put into service: two people have to approve it"):
+        RegistryVersions(strict, NAME, settings_of(), MeanDetector()).load()
+    approve(strict, "0001", NAME)
+    async with watched(strict) as plant:
+        train(tmp_path, data=windows_of(30, seed=1))  # with a config that asks nobody
+        await plant.pass_seconds(2)
+        assert plant.version == "0001"
+        ((version, text),) = plant.refused
+        assert (version, plant.detector.loads) == ("0002", [])
+        assert "nobody has approved it: streamad models approve 0002; 0001 stays in service" in text
+        approve(strict, "0002", NAME)
+        await plant.pass_seconds(4)
+        assert plant.version == "0002"
+        strict.promote(NAME, "0001", expected="0002")
+        await plant.pass_seconds(2)
+        assert plant.version == "0001"
+        assert strict.decline(NAME, "0002")
+        Registry(tmp_path).promote(NAME, "0002", expected="0001")  # it is in memory still
+        await plant.pass_seconds(2)
+        assert plant.version == "0001"
 
 
 @pytest.mark.parametrize("early", [None, {"looks": 3}])

@@ -18,6 +18,7 @@ from tests.support.learning.plant import train, windows_of
 from tests.support.learning.store import LearningPlant
 from tests.support.objects import Bucket
 from tests.unit.learn.registry.test_hot_swap import watched
+from tests.unit.learn.trainer.test_people_decide import approve
 
 NEVER = 10**6
 
@@ -55,6 +56,20 @@ async def test_a_version_that_is_damaged_in_the_store_never_serves(stored: HeldI
         await plant.pass_seconds(20)
         assert (plant.version, plant.detector.loads) == ("0001", [])
         assert "model.npz is damaged (100 bytes, the manifest says" in plant.refused[0][1]
+
+
+async def test_a_locked_plant_judges_with_no_earlier_version_while_the_store_is_away(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = {"detector": "mean", "device": "cpu", "references": [], "registry": f"{bucket.url}/models"}
+    plant = LearningPlant(tmp_path, learning=None, model={**model, "locked": True})
+    plant.train()
+    approve(plant.registry, "0001")
+    batchers = await models_at_work(plant.plant)
+    await batchers.close()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(RegistryAwayError):
+        await models_at_work(plant.plant)
 
 
 @pytest.mark.parametrize(("learning", "models"), [({}, None), (None, None), ({}, {"field": "recipe", "values": ["a"]})])
