@@ -27,6 +27,8 @@ TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "
 STAND_IN = """#!/bin/bash
 echo "$*" >>"{log}"
 case "$*" in
+    "-m pip install"*" torch") exit "${{TORCH_STATUS:-0}}" ;;
+    *find_spec*torch*) exit "${{HAS_TORCH_STATUS:-0}}" ;;
     "-m pip install"*) exit "${{PIP_STATUS:-0}}" ;;
     "-m streamad"*) exit 0 ;;
     *demo_summary.py*) echo "summary: {{}}"; exit 0 ;;
@@ -161,6 +163,20 @@ def test_a_failed_installation_is_reported_and_repeated(checkout: Checkout) -> N
     assert checkout.installs() == [".[dev]"]
     assert checkout.run("scripts/test").returncode == 0
     assert checkout.installs() == [".[dev]"]
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="a machine with a GPU gets torch with CUDA")
+@pytest.mark.parametrize(("torch", "said"), [("0", False), ("1", True)])
+def test_without_a_gpu_torch_comes_without_cuda_where_its_index_is_reached(
+    checkout: Checkout, torch: str, said: bool
+) -> None:
+    done = checkout.run("scripts/test", HAS_TORCH_STATUS="1", TORCH_STATUS=torch)
+    assert done.returncode == 0
+    assert ("torch comes from PyPI, with CUDA" in done.stderr) == said
+    assert [line.rpartition("--index-url ")[2] for line in checkout.installs()] == [
+        "https://download.pytorch.org/whl/cpu torch",
+        ".[dev]",
+    ]
 
 
 def test_what_runs_needs_less_than_what_develops(checkout: Checkout) -> None:
