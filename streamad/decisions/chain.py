@@ -22,7 +22,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ _HASH_BYTES: Final = len(b',"hash":""}') + 64
 _NO_HASH = b',"hash":""}'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A decision that is not in the log yet. The fields are those of ``DecisionEntry``."""
 
@@ -92,8 +92,3 @@ def _decoded(content: bytes) -> DecisionEntry:
         return msgspec.json.decode(content, type=DecisionEntry)
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"it is no entry: {error}") from None
-
-
-def texts(**given: Any) -> dict[str, str]:
-    """Return ``details`` of what is ``given``, without what is None or empty."""
-    return {name: str(value) for name, value in given.items() if value not in (None, "")}

@@ -11,15 +11,17 @@ import platform
 import pwd
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from streamad.decisions.chain import Decided, Head, entry_in, head_of, linked
-from streamad.errors import OutputError
+from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.messages import DecisionEntry, OutputRecord
+from streamad.messages.decision import Identity
 from streamad.plant import Plant
 from streamad.plugins import available, connect_sink, connect_subscription, load, split_url
 from streamad.ports import EndingSubscription
@@ -29,17 +31,36 @@ from streamad.system.locks import lock_open_file
 from streamad.system.opening import open_regular
 from streamad.types import from_us
 
-PAGE: Final = "page"
-LEARNER: Final = "learner"
 _KEY = place_key("decisions")
 _BUSY = f"end that program, or name another file ({_KEY})"
 _WAIT_S = 30.0
 _POLL_S = 0.01
 
 
-def command_writer() -> str:
-    """Return the name of the writer that a command of this user on this machine is."""
-    return f"command/{current_user()}@{platform.node()}"
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who decides, how the name is known, and the writer that records it."""
+
+    writer: str
+    who: str
+    identity: Identity
+
+    def decides(self, kind: str, subject: str, reason: str = "", **details: Any) -> Decided:
+        """Return a decision of this actor; ``details`` that are None or empty are left out."""
+        kept = {name: str(value) for name, value in details.items() if value not in {None, ""}}
+        return Decided(kind, subject, self.who, self.identity, reason, kept)
+
+
+def of_command(by: str | None = None) -> Actor:
+    """Return who runs the command, or ``by``, as the operating system or an option says."""
+    user = current_user()
+    return Actor(f"command/{user}@{platform.node()}", (by or "").strip() or user, "claimed")
+
+
+TRAINER: Final = Actor("trainer", "streamad", "program")
+"""The rule that compares a challenger with the champion; a machine trains one model of a plant at a time."""
+LEARNER: Final = Actor("learner", "streamad", "program")
+"""The learner of a plant, which there is once."""
 
 
 def current_user() -> str:
@@ -53,8 +74,8 @@ def current_user() -> str:
 def record(plant: Plant, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
     """Write decisions as the next entries of ``writer``; they are durable on return. Do what they say after that.
 
-    ``writer``: ``PAGE``, ``LEARNER`` or ``command_writer()``. Returns the entries, none without ``sinks.decisions``.
-    Not for a thread whose event loop runs. Raises OutputError, SourceError, PluginError, ConfigError.
+    ``writer``: that of an ``Actor``. Returns the entries, none without ``sinks.decisions``.
+    Not for a thread whose event loop runs. Raises OutputError, PluginError, ConfigError.
     """
     url = other_decisions_url(plant.settings)
     if url is None or not decided:
@@ -112,6 +133,8 @@ async def _stored(plant: Plant, url: str, writer: str) -> list[bytes]:
         subscription.end_with_present()
         marker = msgspec.json.encode(writer)
         return [stored.value async for stored in subscription.messages() if marker in stored.value]
+    except SourceError as error:
+        raise OutputError(f"the last entry of {writer} cannot be read, so nothing was decided: {error}") from error
     finally:
         await subscription.close()
 
@@ -139,6 +162,35 @@ def _linked(plant: Plant, writer: str, head: Head, decided: Sequence[Decided]) -
         entries.append(linked(each, writer, head, from_us(plant.clock.now_us())))
         head = head_of(entries[-1])
     return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLog:
+    """The decisions of a plant, as registry and commands record them: the entry first, then what it says."""
+
+    plant: Plant
+
+    @contextmanager
+    def deciding(self, actor: Actor, *decided: Decided) -> Iterator[None]:
+        """Record ``decided`` before the block, and after an error in it that they are ``undone``.
+
+        Raises what ``record`` raises, before the block.
+        """
+        entries = self.record(actor, *decided)
+        try:
+            yield
+        except StreamadError as error:
+            self.undo(actor, entries, error)
+            raise
+
+    def record(self, actor: Actor, *decided: Decided) -> tuple[DecisionEntry, ...]:
+        """Record ``decided``; raises as ``record`` does."""
+        return record(self.plant, actor.writer, decided)
+
+    def undo(self, actor: Actor, entries: Sequence[DecisionEntry], error: StreamadError) -> None:
+        """Record that ``error`` kept ``entries`` from taking effect; never raises, for that is the one to report."""
+        with suppress(StreamadError):
+            self.record(actor, *(actor.decides("undone", each.subject, str(error), of=each.number) for each in entries))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from streamad.decisions.recording import DecisionLog
 from streamad.errors import ConfigError, PluginError, Problem
 from streamad.judge.bank import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
@@ -58,7 +59,9 @@ def registry_of(plant: Plant) -> Registry:
     """Return the registry of the config."""
     model = plant.settings.model
     place = model.registry if is_stored(model.registry) else plant.base_dir / model.registry
-    return registry_at(place, plant.base_dir / model.cache, needs_approvals=plant.settings.needs_approvals)
+    needs_approvals = plant.settings.needs_approvals
+    cache, log = plant.base_dir / model.cache, DecisionLog(plant)
+    return registry_at(place, cache, needs_approvals=needs_approvals, log=log)
 
 
 def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:

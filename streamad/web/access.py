@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from streamad.decisions.recording import Actor
 from streamad.language import gettext
 from streamad.messages.decision import Identity
 from streamad.settings.outputs import ProxySettings
@@ -46,6 +47,11 @@ class Person:
     level: Level
     has_session: bool = False
     identity: Identity = "authenticated"
+
+    @property
+    def actor(self) -> Actor:
+        """Return the person as the one who decides something on the page."""
+        return Actor("page", self.name, self.identity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Acting:
                 raise UsageError(gettext("a running sequence cannot be judged before its end: it has no verdict yet"))
             raise UsageError(gettext("no verdict with this id was read"))
         note, assignee, comment = (form.get(key, "").strip() for key in ("reason", "assignee", "comment"))
-        marking = MarkWriter(self._plant, None, by=person.name, are_verdicts=True)
+        marking = MarkWriter(self._plant, None, are_verdicts=True, actor=person.actor)
         if judgement in _UNJUDGED:
             if one.is_judged or marking.is_marked(name):  # its message may be gone from the place of marks
                 raise UsageError(
@@ -87,8 +87,9 @@ class Acting:
     ) -> Literal["in_service", "declined", "asked"]:
         plant = self._plant
         version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
+        reason = form.get("reason", "").strip()
         if what == "decline":
-            decline(plant, name, version)
+            decline(plant, name, version, by=person.actor, reason=reason)
             return "declined"
         confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
         if not confirmed:
@@ -96,11 +97,11 @@ class Acting:
         if form.get("typed", "").strip() != confirmed:
             raise UsageError(gettext("type %(name)s to confirm", name=confirmed))
         if what == "relearn":
-            ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.name)
+            ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.actor)
             return "asked"
         if what == "rollback":
-            roll_back(plant, name, version, to)
+            roll_back(plant, name, version, to, by=person.actor, reason=reason)
             return "in_service"
         before = form.get("before", self._registry.current_or_none(name)) or None
-        put_into_service(plant, name, version, before, repairs=True)
+        put_into_service(plant, name, version, before, repairs=True, by=person.actor, reason=reason)
         return "in_service"

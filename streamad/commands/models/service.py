@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
-from streamad.commands.shared.options import ModelOption
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
+from streamad.commands.shared.console import note as noted
+from streamad.commands.shared.options import ByOption, ModelOption, NoteOption
 from streamad.commands.shared.plants import load_plant
-from streamad.decisions.recording import current_user
+from streamad.decisions.recording import current_user, of_command
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError
@@ -21,8 +22,11 @@ from streamad.outputs.versions.service import Served
 
 def promote(
     version: Annotated[str, typer.Argument(help="The version, also an earlier one.")],
+    *,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
+    note: NoteOption = "",
+    by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a version into service, after verifying its files.
@@ -36,7 +40,8 @@ def promote(
     registry = registry_of(plant)
     version = registry.named(name, version)
     before = registry.current_or_none(name)
-    _say(service.put_into_service(plant, name, version, before, repairs=True), as_json=as_json)
+    served = service.put_into_service(plant, name, version, before, repairs=True, by=of_command(by), reason=note)
+    _say(served, as_json=as_json)
 
 
 def approve(
@@ -67,14 +72,17 @@ def approve(
         print_json({"model": name, "version": version, "approvals": done.manifest.approvals, "promoted": is_served})
         return
     if done.served is not None and done.served.silences:
-        err.print(note(done.served.silences))
+        err.print(noted(done.served.silences))
     out.print(done.words)
 
 
 def decline(
     version: Annotated[str, typer.Argument(help="A version that waits for a review.")],
+    *,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
+    note: NoteOption = "",
+    by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Leave a version that waits for a review out of service; the same marks make no other one.
@@ -84,7 +92,7 @@ def decline(
     plant = load_plant(config)
     name = one_model(plant, model)
     version = registry_of(plant).named(name, version)
-    said = service.decline(plant, name, version)
+    said = service.decline(plant, name, version, by=of_command(by), reason=note)
     if as_json:
         print_json({"model": name, "declined": version})
         return
@@ -95,8 +103,11 @@ def rollback(
     to: Annotated[
         str | None, typer.Option("--to", metavar="VERSION", help="The version to return to; default: the parent.")
     ] = None,
+    *,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
+    note: NoteOption = "",
+    by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Return to the version that the one in service replaced (its parent).
@@ -114,7 +125,7 @@ def rollback(
     to = None if to is None else registry.named(name, to)
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
-    _say(service.roll_back(plant, name, current, to), as_json=as_json)
+    _say(service.roll_back(plant, name, current, to, by=of_command(by), reason=note), as_json=as_json)
 
 
 def _say(served: Served, *, as_json: bool) -> None:
@@ -122,5 +133,5 @@ def _say(served: Served, *, as_json: bool) -> None:
         print_json({"model": served.model, "current": served.version, "before": served.before})
         return
     if served.silences:
-        err.print(note(served.silences))
+        err.print(noted(served.silences))
     out.print(served.words)

@@ -29,7 +29,7 @@ StreamOption = Annotated[
 SequenceOption = Annotated[str | None, typer.Option("--sequence", metavar="NAME", help="See --stream.")]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, as free text.")]
 ByOption = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
+    str | None, typer.Option("--by", metavar="NAME", help="Who says so; default: you. Another name is a claim.")
 ]
 
 VersionOption = Annotated[str | None, typer.Option(help="Model version, if not the one in service.")]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from streamad.decisions.recording import Actor, DecisionLog, of_command
 from streamad.errors import ArtifactError, RegistryError
 from streamad.judge.envelope import Envelope
-from streamad.learn.registry.approvals import check_approved, with_approval
+from streamad.learn.registry.approvals import check_approved, digest_of, with_approval
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration, read_envelope
 from streamad.learn.registry.manifest import Approval, Manifest, PromotionDecision
 from streamad.learn.registry.places.folder import FolderPlace
@@ -48,11 +50,14 @@ def _plain(text: str, what: str) -> str:
 class Registry:
     """The versions of every model in a place: a folder (a path) that many processes share, or an object store.
 
-    With ``needs_approvals`` no version comes into service that two people have not approved.
+    With ``needs_approvals`` no version comes into service that two people have not approved. With a ``log`` nothing
+    goes into service, and no version is turned down, without an entry in it: ``by`` whom, by default whoever runs the
+    process.
     """
 
-    def __init__(self, place: Path | Place, *, needs_approvals: bool = False) -> None:
+    def __init__(self, place: Path | Place, *, needs_approvals: bool = False, log: DecisionLog | None = None) -> None:
         self._place = FolderPlace(place) if isinstance(place, Path) else place
+        self._log = log
         self.needs_approvals = needs_approvals
 
     @property
@@ -153,7 +158,17 @@ class Registry:
         """
         return self._place.new_version(_plain(name, "model name"), lambda: self._highest(name))
 
-    def promote(self, name: str, version: str, *, expected: str | None, repairs: bool = False) -> None:
+    def promote(
+        self,
+        name: str,
+        version: str,
+        *,
+        expected: str | None,
+        repairs: bool = False,
+        by: Actor | None = None,
+        kind: str = "promote",
+        reason: str = "",
+    ) -> None:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
 
         A trainer passes the parent it started from, so that a late one cannot replace a newer champion. With
@@ -162,7 +177,8 @@ class Registry:
         OutputError.
         """
         self.check_approved(name, version)
-        self._place.verify(name, version, self.manifest(name, version))
+        manifest = self.manifest(name, version)
+        self._place.verify(name, version, manifest)
 
         def check(found: Current) -> None:
             try:
@@ -180,14 +196,25 @@ class Registry:
                 raise self._unknown(name, version)
             self.check_approved(name, version)  # as it is at this moment
 
-        self._place.set_current(name, version, check)
+        digest = digest_of(manifest)
+        with self._deciding(by, kind, f"{name} {version}", reason, before=expected, digest=digest):
+            self._place.set_current(name, version, check)
+
+    @contextmanager
+    def _deciding(self, by: Actor | None, kind: str, subject: str, reason: str, **details: Any) -> Iterator[None]:
+        if self._log is None:
+            yield
+            return
+        actor = by or of_command()
+        with self._log.deciding(actor, actor.decides(kind, subject, reason, **details)):
+            yield
 
     def check_approved(self, name: str, version: str) -> None:
         """Raise NotApprovedError if the version may not serve, RegistryError and ArtifactError if it cannot be read."""
         if self.needs_approvals:
             check_approved(self.manifest(name, version))
 
-    def approve(self, name: str, version: str, approval: Approval) -> Manifest:
+    def approve(self, name: str, version: str, approval: Approval, *, by: Actor | None = None) -> Manifest:
         """Keep a person's approval in the manifest, and return that.
 
         Raises UsageError if it is of another content or of the same person, RegistryError, ArtifactError, OutputError.
@@ -198,15 +225,21 @@ class Registry:
             written.append(with_approval(manifest, approval))
             return written[-1]
 
-        self._rewrite(name, version, with_it)
+        with_it(self.manifest(name, version))  # raises before anything is recorded
+        with self._deciding(by, "approve", f"{name} {version}", approval.why, digest=approval.digest):
+            self._rewrite(name, version, with_it)
         return written[-1]
 
-    def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
+    def record_decision(self, name: str, version: str, decision: PromotionDecision, *, by: Actor | None = None) -> None:
         """Record why ``version`` was promoted or not, in its manifest and in that of the champion it challenged.
 
         No other part of a version ever changes. A champion that is gone or damaged is left out.
         Raises RegistryError, ArtifactError for a damaged version, OutputError.
         """
+        if not decision.promoted:
+            kind = "wait" if decision.waits_for_review else "refuse"
+            with self._deciding(by, kind, f"{name} {version}", decision.reason, before=decision.champion):
+                pass
         self._rewrite(name, version, lambda manifest: msgspec.structs.replace(manifest, decision=decision))
         if decision.champion is None:
             return
@@ -223,16 +256,14 @@ class Registry:
         except (RegistryError, ArtifactError):
             return
 
-    def decline(self, name: str, version: str) -> bool:
+    def decline(self, name: str, version: str, *, by: Actor | None = None, reason: str = "") -> bool:
         """Record that a person does not want ``version``; False if it never waited for a review or an approval.
 
         It loses its approvals.
         Raises RegistryError, ArtifactError for a damaged version, OutputError.
         """
-        waited = False
 
         def declined(manifest: Manifest) -> Manifest | None:
-            nonlocal waited
             decision = manifest.decision
             waits = decision is not None and (decision.waits_for_review or decision.declined)
             waited = waits or bool(manifest.approvals)
@@ -240,8 +271,11 @@ class Registry:
                 decision = msgspec.structs.replace(decision, waits_for_review=False, declined=True)
             return msgspec.structs.replace(manifest, decision=decision, approvals=()) if waited else None
 
-        self._rewrite(name, version, declined)
-        return waited
+        if declined(self.manifest(name, version)) is None:
+            return False
+        with self._deciding(by, "decline", f"{name} {version}", reason):
+            self._rewrite(name, version, declined)
+        return True
 
     def _rewrite(self, name: str, version: str, change: Callable[[Manifest], Manifest | None]) -> None:
         where = self._place.shown(name, "versions", version)
@@ -320,14 +354,16 @@ class Registry:
         return max((int(version) for version in known if version.isdecimal() and NAME.fullmatch(version)), default=0)
 
 
-def registry_at(place: str | Path, copies: Path, *, needs_approvals: bool = False) -> Registry:
+def registry_at(
+    place: str | Path, copies: Path, *, needs_approvals: bool = False, log: DecisionLog | None = None
+) -> Registry:
     """Return the registry in a folder (a path), or at a URL in an object store; ``copies`` is for that alone."""
     if isinstance(place, Path):
-        return Registry(place, needs_approvals=needs_approvals)
+        return Registry(place, needs_approvals=needs_approvals, log=log)
     from streamad.learn.registry.places.objects import ObjectPlace  # noqa: PLC0415 - few need it
     from streamad.learn.registry.places.requests import BucketObjects  # noqa: PLC0415
 
-    return Registry(ObjectPlace(BucketObjects(place), copies), needs_approvals=needs_approvals)
+    return Registry(ObjectPlace(BucketObjects(place), copies), needs_approvals=needs_approvals, log=log)
 
 
 def folder_of(root: Path, name: str, version: str) -> Path:

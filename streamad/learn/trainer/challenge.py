@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from streamad.decisions.recording import TRAINER
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.judge.calibration import scores_of
 from streamad.learn.early.stored import LearnedEarly, courses_of
@@ -124,7 +125,7 @@ class Challenge:
             still_raised=self.still_raised,
         )
         try:
-            self.workshop.registry.record_decision(self.workshop.model, version, decision)
+            self.workshop.registry.record_decision(self.workshop.model, version, decision, by=TRAINER)
         except (ArtifactError, OutputError, RegistryError) as error:  # the decision stands
             self.notes.append(f"the decision is not kept in the manifests ({error})")
         return ruling
@@ -231,7 +232,7 @@ class Challenge:
     def _promoted(self, version: str, ruling: Ruling) -> Ruling:
         shop = self.workshop
         try:
-            shop.registry.promote(shop.model, version, expected=self.parent)
+            shop.registry.promote(shop.model, version, expected=self.parent, by=TRAINER, reason=ruling.reason)
         except OvertakenError as error:
             return Ruling(False, f"not promoted: {error}")
         return ruling

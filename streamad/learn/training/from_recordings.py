@@ -63,7 +63,7 @@ def train_model(
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
         waits = doubt is None and registry.needs_approvals
         if doubt is None and not waits:
-            registry.promote(model.name, version, expected=parent)
+            registry.promote(model.name, version, expected=parent, reason=UNCOMPARED)
         decision = PromotionDecision(
             promoted=doubt is None and not waits,
             reason=doubt or (WAITS if waits else UNCOMPARED),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
+from streamad.decisions.chain import Decided
+from streamad.decisions.recording import Actor, DecisionLog, of_command
+from streamad.errors import StreamadError
 from streamad.messages import Feedback, OutputRecord, Request, Role
 from streamad.outputs.sending import send, sink_at
 from streamad.plant import Plant
@@ -45,11 +50,32 @@ def feedback_subscription(plant: Plant, **wanted: str) -> Subscription:
     return connect_subscription(url, options, plant.context, place_key("feedback"))
 
 
-async def send_feedback(plant: Plant, feedback: Sequence[Feedback | Request]) -> None:
-    """Write ``feedback``, keyed by the alert's or request's id, to the place: ``send``."""
-    if feedback:
-        records = [OutputRecord("feedback", _id_of(each), each) for each in feedback]
+async def send_feedback(plant: Plant, feedback: Sequence[Feedback | Request], by: Actor | None = None) -> None:
+    """Write ``feedback``, keyed by the alert's or request's id, to the place: ``send``; before that, to the log.
+
+    ``by`` says how the names in it are known; by default as a command knows them.
+    """
+    if not feedback:
+        return
+    records = [OutputRecord("feedback", _id_of(each), each) for each in feedback]
+    by, log = by or of_command(), DecisionLog(plant)
+    entries = await asyncio.to_thread(log.record, by, *(_decided(each, by) for each in feedback))
+    try:
         await send(plant, plant.settings.marks, records, place_key("feedback"))
+    except StreamadError as error:
+        await asyncio.to_thread(log.undo, by, entries, error)
+        raise
+
+
+def _decided(message: Feedback | Request, by: Actor) -> Decided:
+    who = replace(by, who=message.by or by.who)
+    if isinstance(message, Feedback):
+        further = {"assignee": message.assignee, "comment": message.comment, "model": message.model}
+        return who.decides("mark", message.alert_id, message.note, judgement=message.judgement, **further)
+    given = {name: getattr(message, name) for name in ("since", "before", "share")}
+    given |= {"ids": " ".join(message.ids or ()), "everything": "yes" if message.everything else ""}
+    subject = message.model or "every model"
+    return who.decides(message.action, subject, message.note, request_id=message.request_id, **given)
 
 
 def _id_of(message: Feedback | Request) -> str:

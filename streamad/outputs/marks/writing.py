@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from streamad.decisions.recording import current_user
+from streamad.decisions.recording import Actor, of_command
 from streamad.errors import ConfigError, StoreError, UsageError
 from streamad.learn.store.records import Mark, MarkKind, mark_of
 from streamad.messages import Alert, EarlyWarning, Feedback, Role, Verdict
@@ -67,18 +67,28 @@ class MarkWriter:
     """Looks sequences up in the store of ``model`` (None: of all models) and writes marks on them to their place.
 
     It looks a sequence that is not in the store up in alerts and verdicts, if they are there. The id of a warning
-    stands for that of its sequence's verdict, unless ``are_verdicts``: then whole ids are not looked up. Raises
+    stands for that of its sequence's verdict, unless ``are_verdicts``: then whole ids are not looked up. ``actor``: who
+    marks; by default a command does, for ``by`` or the user. Raises
     ConfigError if the place of marks is also another's.
     """
 
-    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, are_verdicts: bool = False) -> None:
+    def __init__(
+        self,
+        plant: Plant,
+        model: str | None,
+        *,
+        by: str | None = None,
+        are_verdicts: bool = False,
+        actor: Actor | None = None,
+    ) -> None:
         self._plant = plant
         self._looks_up_whole = plant.settings.alerts.early is not None and not are_verdicts
         if problems := [each for each in plant.places.problems() if each.path == place_key("feedback")]:
             raise ConfigError(located_problems(problems, plant.config), source=str(plant.config))
         self._models = some_models(plant, model)
         self._model = None if model is None else self._models[0]
-        self.by = (by or "").strip() or current_user()
+        self._actor = actor or of_command(by)
+        self.by = self._actor.who
         self.now_us = plant.clock.now_us()
         self._stored: list[StoreView] = []
         self._marks: dict[str, Mark] = {}
@@ -186,7 +196,7 @@ class MarkWriter:
         After an error the marks before it are written.
         """
         feedback = self._addressed(feedback)
-        asyncio.run(send_feedback(self._plant, feedback))
+        asyncio.run(send_feedback(self._plant, feedback, self._actor))
         place, learns = self._plant.settings.marks.partition("?")[0], self._plant.settings.learning is not None
         names = {} if self._in_outputs is None else self._in_outputs.names
         by_id = {one.sequence.id: one for one in self._stored}

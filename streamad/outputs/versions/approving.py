@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from streamad.decisions.recording import Actor, of_command
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.approvals import approved, checked_words, digest_of
@@ -42,12 +43,13 @@ def approve(
     identity: Identity,
     why: str,
     digest: str | None = None,
+    actor: Actor | None = None,
 ) -> Approved:
     """Keep that the person ``by`` approves a version; with the approvals of two people put it into service.
 
-    ``digest`` is that of the content which the person saw (None: as it is
-    now). A kill between the two writes leaves an approved version, which ``models promote`` puts into service. Raises
-    UsageError if the config needs no approvals, the person has approved it already or it has changed, and what
+    ``digest`` is that of the content which the person saw (None: as it is now). ``actor``: who records it, by default a
+    command. A kill between the two writes leaves an approved version, which ``models promote`` puts into service.
+    Raises UsageError if the config needs no approvals, the person has approved it already or it has changed, and what
     ``put_into_service`` raises.
     """
     if not plant.settings.needs_approvals:
@@ -66,7 +68,8 @@ def approve(
         authenticated=identity == "authenticated",
         beside=before,
     )
-    manifest = registry.approve(name, version, approval)
+    actor = actor or replace(of_command(by), identity=identity)
+    manifest = registry.approve(name, version, approval, by=actor)
     if approved(manifest) is None or version == before:
         return Approved(manifest, None)
-    return Approved(manifest, put_into_service(plant, name, version, before, repairs=True))
+    return Approved(manifest, put_into_service(plant, name, version, before, repairs=True, by=actor, reason=why))

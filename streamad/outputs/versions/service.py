@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from streamad.decisions.recording import Actor
 from streamad.errors import ArtifactError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
@@ -39,32 +40,45 @@ def loads_text(plant: Plant) -> str:
     return "running monitors load it within 2 s"
 
 
-def put_into_service(plant: Plant, name: str, version: str, before: str | None, *, repairs: bool = False) -> Served:
-    """Put ``version`` into service in place of ``before``, after verifying its files.
+def put_into_service(
+    plant: Plant,
+    name: str,
+    version: str,
+    before: str | None,
+    *,
+    repairs: bool = False,
+    by: Actor | None = None,
+    kind: str = "promote",
+    reason: str = "",
+) -> Served:
+    """Put ``version`` into service in place of ``before``, after verifying its files; ``by`` whom, for what ``reason``.
 
     With ``repairs`` a damaged CURRENT counts as none. Raises OvertakenError if another version than ``before`` is in
     service, RegistryError, ArtifactError, OutputError.
     """
     registry = registry_of(plant)
     silences = _silences(registry, name, version)
-    registry.promote(name, version, expected=before, repairs=repairs)
+    registry.promote(name, version, expected=before, repairs=repairs, by=by, kind=kind, reason=reason)
     return Served(name, version, before, loads_text(plant), silences)
 
 
-def roll_back(plant: Plant, name: str, current: str, to: str | None = None) -> Served:
+def roll_back(
+    plant: Plant, name: str, current: str, to: str | None = None, *, by: Actor | None = None, reason: str = ""
+) -> Served:
     """Return from ``current``, the version in service, to ``to`` (None: its parent).
 
     If operators' false alarms had changed the version that leaves, it counts as declined. Raises UsageError if there is
     no parent, and what ``put_into_service`` raises.
     """
     registry = registry_of(plant)
-    served = put_into_service(plant, name, to or _parent(registry, name, current), current)
+    to = to or _parent(registry, name, current)
+    served = put_into_service(plant, name, to, current, by=by, kind="rollback", reason=reason)
     with suppress(ArtifactError):  # a damaged version is left as it is
-        registry.decline(name, current)
+        registry.decline(name, current, by=by, reason=f"rolled back to {to}")
     return served
 
 
-def decline(plant: Plant, name: str, version: str) -> str:
+def decline(plant: Plant, name: str, version: str, *, by: Actor | None = None, reason: str = "") -> str:
     """Leave a version that waits for a review out of service; return what became of it, for people.
 
     Raises UsageError if it is in service or does not wait, RegistryError, ArtifactError, OutputError.
@@ -72,7 +86,7 @@ def decline(plant: Plant, name: str, version: str) -> str:
     registry = registry_of(plant)
     if version == registry.current(name):
         raise UsageError(f"{version} is in service: streamad models rollback")
-    if not registry.decline(name, version):
+    if not registry.decline(name, version, by=by, reason=reason):
         raise UsageError(f"model {name} {version} does not wait for a review: there is nothing to decline")
     return f"model {name} {version} is declined: the same marks make no other version"
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from uuid import uuid4
 
+from streamad.decisions.recording import Actor
 from streamad.errors import StoreError
 from streamad.learn.parts import registry_of
 from streamad.learn.store.records import TrainingRequest
@@ -49,14 +50,14 @@ def training_request(
     )
 
 
-def ask_to_relearn(plant: Plant, name: str, since: str, *, by: str) -> str:
+def ask_to_relearn(plant: Plant, name: str, since: str, *, by: Actor) -> str:
     """Ask the learner to relearn the model ``name``, for a person on the page; return what happens next, for people.
 
     Raises UsageError without a section learning or for a text that is no time, and if the message cannot be written
     PluginError, ConfigError, OutputError.
     """
-    request = training_request(plant, name, since, what="since", by=by, note="asked for on the page")
-    asyncio.run(send_feedback(plant, [request]))
+    request = training_request(plant, name, since, what="since", by=by.who, note="asked for on the page")
+    asyncio.run(send_feedback(plant, [request], by))
     return f"model {name}: asked for; the learner takes it on"
 
 

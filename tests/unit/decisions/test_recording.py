@@ -10,14 +10,16 @@ import msgspec
 import pytest
 
 from streamad.decisions.chain import Decided, entry_in
-from streamad.decisions.recording import LEARNER, PAGE, record
+from streamad.decisions.recording import LEARNER as THE_LEARNER
+from streamad.decisions.recording import record
 from streamad.errors import OutputError
 from streamad.messages import DecisionEntry
 from streamad.plant import Plant
 from streamad.testing import ManualClock
 from tests.support.runtime.pipeline import START_US, settings_of
 
-PROMOTE = Decided(kind="promote", subject="reactor 0007", who="kim", identity="authenticated", reason="tried")
+PAGE, LEARNER = "page", THE_LEARNER.writer
+PROMOTE = Decided("promote", "reactor 0007", "kim", "authenticated", "tried")
 
 
 def plant(folder: Path, url: str | None = "out/decisions.jsonl") -> Plant:
