@@ -156,6 +156,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.promotion",
         "streamad.outputs",
     ),
+    "streamad.validation": (*_JUDGE, "streamad.web"),
     "streamad.notify": (
         *_VERSIONS,
         "streamad.pictures",
@@ -171,6 +172,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.mlflow",
         "streamad.web",
         "streamad.notify",
+        "streamad.validation",
         "streamad.pictures",
         "streamad.injected_faults",
         "streamad.simulation",

@@ -23,6 +23,7 @@ COMMANDS = {
     "record": "streamad.commands.record",
     "train": "streamad.commands.train",
     "score": "streamad.commands.score",
+    "validate": "streamad.commands.validate.command",
     "learn": "streamad.commands.learn",
     "feedback": "streamad.commands.feedback",
     "check": "streamad.commands.check.command",

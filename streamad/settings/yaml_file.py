@@ -55,17 +55,17 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]]:
+def read_yaml(path: Path, maker: str = "streamad init") -> tuple[dict[str, Any], dict[Loc, int], list[Problem]]:
     """Return the mapping in ``path``, the line of each key, and a problem for each key given twice.
 
-    Raises ConfigError if the file holds no mapping.
+    ``maker`` is the command that writes such a file. Raises ConfigError if the file holds no mapping.
     """
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         text = data.decode("utf-8")
     except OSError as error:
-        hint = "; write one with: streamad init" if isinstance(error, FileNotFoundError) else ""
+        hint = f"; write one with: {maker}" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(
             [Problem("", f"cannot read it: {reason(error, path, 'read')}{hint}")], source=str(path)
         ) from error
