@@ -1,4 +1,4 @@
-"""The command line. An error is one line; exit codes: 0, 1 (failed), 2 (usage, config), 130 (interrupted)."""
+"""The command line. An error is one line; codes: 0, 1 (failed), 2 (usage, config), 3 (validate), 130 (interrupted)."""
 
 from __future__ import annotations
 
