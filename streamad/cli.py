@@ -39,6 +39,7 @@ COMMANDS = {
     "notify": "streamad.commands.notify",
     "bridge": "streamad.commands.bridge",
     "topics": "streamad.commands.topics",
+    "audit": "streamad.commands.audit.command",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from streamad.decisions.recording import LEARNER, DecisionLog
 from streamad.drift.lasting_change import Changed
 from streamad.errors import ArtifactError, RegistryError, StreamadError
 from streamad.learn.parts import effort_of
@@ -29,6 +30,7 @@ from streamad.system.threads import in_thread
 from streamad.telemetry.events import Emit, Level
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
+from streamad.types import from_us
 
 _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
@@ -363,12 +365,12 @@ class Trainings:
         found = await in_thread(self._thread, self._store.count_since, changed.since_us)
         if found < min(settings.first_training, settings.limit("aside")):
             return None
+        why = f"the plant has changed, {found} sequences since"
+        decided = LEARNER.decides("relearn", self._name, why, since=from_us(changed.since_us))
+        await asyncio.to_thread(DecisionLog(self._plant).record, LEARNER, decided)
         self._relearned_us = now_us
         return TrainingRequest(
-            reason="relearn",
-            requested_us=self._clock.now_us(),
-            since_us=changed.since_us,
-            detail=f"the plant has changed, {found} sequences since",
+            reason="relearn", requested_us=self._clock.now_us(), since_us=changed.since_us, detail=why
         )
 
 

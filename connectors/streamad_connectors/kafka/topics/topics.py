@@ -191,7 +191,8 @@ class KafkaTopics:
         """Return partitions and settings of the topic of ``roles``."""
         if list(roles) == ["status"]:
             return 1, _STATUS
-        return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles, history_ms)
+        is_one = list(roles) in (["feedback"], ["decisions"])  # a chain is read in its order
+        return 1 if is_one else largest, self._output_settings(name, roles, history_ms)
 
     def _output_settings(self, name: str, roles: Sequence[Role], history_ms: int) -> dict[str, str]:
         kept_ms = max(_KEPT_MS.get(role, _KEPT_BY_DEFAULT_MS) for role in roles)
@@ -199,7 +200,7 @@ class KafkaTopics:
             kept_ms = max(kept_ms, history_ms)
         return {
             "cleanup.policy": "delete",
-            "retention.ms": str(kept_ms),
+            "retention.ms": "-1" if "decisions" in roles else str(kept_ms),
             "max.message.bytes": str(max(_MESSAGE_BYTES, self._message_bytes(name))),
         }
 

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from streamad.decisions.chain import entry_in
 from streamad.drift.lasting_change import Changed
 from streamad.learn.parts import store_for
 from streamad.learn.registry.registry import Registry
@@ -53,7 +54,9 @@ class Asking:
         self.clock = ManualClock(START_US)
         self.registry = Registry(folder / "registry")
         self.emitted: list[tuple[str, str]] = []
-        plant = Plant(settings_of(learning={"store": "inliers", **QUIET, **learning}), folder, self.clock)
+        sinks = {"decisions": "decisions.jsonl"}
+        settings = settings_of(learning={"store": "inliers", **QUIET, **learning}, sinks=sinks)
+        plant = Plant(settings, folder, self.clock)
         self.store = store_for(plant)
         self.store.open()
         self.trainings = Trainings(
@@ -125,13 +128,17 @@ async def test_a_change_is_learned_if_it_lasts_and_enough_was_seen_of_it(
         assert (request.reason, request.since_us) == ("relearn", CHANGED.since_us)
 
 
-async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> None:
+async def test_a_change_is_learned_at_most_once_an_hour_and_is_a_decision(asking: AskingFor, tmp_path: Path) -> None:
     need = Need(300, has_model=True, changed=CHANGED, alert_share=0.9)
     at = asking(first_training=100, min_training=20, relearn="auto")
     at.keep(100)
     assert await at.turn(need) is not None
     assert await at.turn(need, hours=0.99) is None
     assert await at.turn(need, hours=0.01) is not None
+    entries = [entry_in(line) for line in (tmp_path / "decisions-others.jsonl").read_bytes().splitlines()]
+    assert [(each.kind, each.subject, each.who, each.number) for each in entries] == [
+        ("relearn", "default", "streamad", n) for n in (1, 2)
+    ]
 
 
 # --- one training at a time ------------------------------------------------------------------------------------------
