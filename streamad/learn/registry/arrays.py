@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ _PROBE_FLOOR = 0.1  # so a term near zero may be off by 1e-5 (other devices: 1e-
 PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
 
 AnyArray = npt.NDArray[Any]
+_format: Any = np.lib.format  # has no types
 
 
 @contextmanager
@@ -37,22 +40,38 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def read_npy(path: Path) -> AnyArray:
-    """Read one array; raises ArtifactError."""
+    """Read one array; raises ArtifactError, also if it says that it is larger than the file."""
     with readable(path), path.open("rb") as file:
-        array = np.load(file, allow_pickle=False)
-        if not isinstance(array, np.ndarray):
-            raise ValueError("holds several arrays")
+        _check_header(file, path.stat().st_size)
+        file.seek(0)
+        array: AnyArray = _format.read_array(file, allow_pickle=False)
         return array
 
 
 def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
-    """Read the arrays ``names``, in that order; raises ArtifactError."""
-    with readable(path), path.open("rb") as file:
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("holds one array without a name")
-        with archive:
-            return tuple(archive[name] for name in names)
+    """Read the arrays ``names``, in that order; raises ArtifactError, also if they take more memory than the file."""
+    with readable(path), ZipFile(path) as archive:
+        return tuple(_member(archive, f"{name}.npy") for name in names)
+
+
+def _member(archive: ZipFile, name: str) -> AnyArray:
+    info = archive.getinfo(name)
+    if info.compress_type != ZIP_STORED:  # 1 MB may unpack to a thousand; numpy.savez stores
+        raise ValueError(f"{name} is compressed")
+    with archive.open(info) as file:
+        _check_header(file, info.compress_size)
+    with archive.open(info) as file:
+        array: AnyArray = _format.read_array(file, allow_pickle=False)
+        return array
+
+
+def _check_header(file: IO[bytes], n_bytes: int) -> None:
+    """Raise ValueError if the array in ``file`` says that it takes more than ``n_bytes``, or is none of numbers."""
+    version = _format.read_magic(file)
+    read = _format.read_array_header_1_0 if version == (1, 0) else _format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject or min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > n_bytes:
+        raise ValueError(f"an array of shape {shape}, {dtype}, is not in {n_bytes} bytes")
 
 
 def probe_deviation(found: FloatArray, stored: FloatArray) -> float:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -31,6 +32,8 @@ from streamad.types import ChannelSpec, UnixUs, Window
 
 _NAME = re.compile(r"\d{16,18}-[A-Za-z0-9_.-]{1,64}-([0-9a-f]{64})\.(?:npz|npy|jsonl)")
 _T = TypeVar("_T")
+_MOST_RECORD_BYTES = 1 << 26
+_HEAD_BYTES = 4096  # of two arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,17 @@ class _Shards:
 
     def _decoded(self, content: bytes) -> list[StoredSequence]:
         arrays = np.load(io.BytesIO(content), allow_pickle=False)
+        sizes = {each.filename: each.file_size for each in arrays.zip.infolist()}
+        if sizes["header.npy"] + sizes["records.npy"] > _MOST_RECORD_BYTES:
+            raise _UnusableError("it says more of its sequences than a former release wrote")
         form = decode_json(arrays["header"].tobytes(), _Form)
         if form != self.form:
             raise _UnusableError("it has other channels or windows than the config")
         records = decode_json(arrays["records"].tobytes(), list[_Record])
-        values, lengths = arrays["values"], arrays["lengths"]
         shape = (len(records), len(form.channels), form.window.length)
+        if sizes["values.npy"] + sizes["lengths.npy"] > 4 * prod(shape) + 8 * len(records) + _HEAD_BYTES:
+            raise _UnusableError("its arrays do not fit together")  # 1 MB may unpack to a thousand
+        values, lengths = arrays["values"], arrays["lengths"]
         if values.dtype != np.float32 or values.shape != shape or lengths.shape != shape[:1]:
             raise _UnusableError("its arrays do not fit together")
         if not ((lengths >= 1) & (lengths <= form.window.length)).all():

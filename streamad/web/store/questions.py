@@ -16,6 +16,7 @@ from streamad.errors import StreamadError
 from streamad.judge.verdicts import NAMED_SHARE, NO_REASON, phrase
 from streamad.language import Words, catalogued, gettext
 from streamad.messages import NO_METHOD, Attribution, Direction, Window
+from streamad.messages.accepting import MOST_BYTES
 from streamad.web.store.warned import NEVER, WarningQuestions
 
 _LAST_ID = "~"  # comes after every id
@@ -290,7 +291,11 @@ class Questions(WarningQuestions):
 
 def unpacked_window(content: bytes) -> Window:
     """Return a window as the view holds it. Raises what zlib and msgspec raise."""
-    return msgspec.json.decode(zlib.decompress(content), type=Window)
+    reader = zlib.decompressobj()
+    raw = reader.decompress(content, MOST_BYTES[Window])
+    if not reader.eof:
+        raise zlib.error("a window that is cut, or too large")
+    return msgspec.json.decode(raw, type=Window)
 
 
 def unpacked_attribution(content: str) -> Attribution:

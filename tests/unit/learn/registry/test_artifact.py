@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -256,6 +257,34 @@ def rewrite_reference(root: Path, **changes: Any) -> None:
         arrays = {**dict(archive), **changes}
     np.savez(path, allow_pickle=False, **{name: array for name, array in arrays.items() if array is not None})
     reseal(root, "reference.npz")
+
+
+@pytest.mark.parametrize("name", ["reference.npz", "probe.npz"])
+@pytest.mark.parametrize("way", ["compressed", "declared"])
+def test_arrays_packed_small_are_not_read(root: Path, name: str, way: str) -> None:
+    path = folder_of(root) / name
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    if way == "compressed":
+        np.savez_compressed(path, **arrays | {"windows": np.zeros((20_000, C, L), np.float32)})
+    else:
+        with ZipFile(path, "w") as archive:
+            for each in arrays:
+                head = {"descr": "<f4", "fortran_order": False, "shape": (2_000_000, C, L)}
+                with archive.open(f"{each}.npy", "w") as file:
+                    np.lib.format.write_array_header_1_0(file, head)
+    reseal(root, name)
+    why = "windows.npy is compressed" if way == "compressed" else "an array of shape (2000000, "
+    assert f"{name} cannot be read as arrays ({why}" in refused(root)
+
+
+@pytest.mark.parametrize("name", ["calibration.npy", "training_ids.npy"])
+def test_an_array_that_says_it_is_larger_than_its_file(root: Path, name: str) -> None:
+    with (folder_of(root) / name).open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 60, 3)})
+        file.write(b"\0" * 12)
+    reseal(root, name)
+    assert "is not in" in refused(root)
 
 
 HOSTILE = ["[bold red]x[/] [/nope]", "a\x1b]0;title\x07\n\r\u202e", "x" * 65_536, "\ud800", ""]

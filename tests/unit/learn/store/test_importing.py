@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.learn.store.importing import import_shards, models_in_shards
@@ -66,6 +68,23 @@ def test_a_damaged_file_is_named_and_the_others_are_taken(kind: str, tmp_path: P
     assert str(damaged) in problem
     assert len(store.read("reserve")) + len(store.read("aside")) >= len(SAID["sequences"]["aside"])
     assert done.sequences > 0
+
+
+@pytest.mark.parametrize("name", ["values", "records"])
+def test_a_shard_packed_small_takes_no_memory(name: str, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shutil.copytree(FOLDER / "default", shards)
+    path = next((shards / "accepted").iterdir())
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {**archive, name: np.zeros(100_000_000, np.uint8)}
+    path.unlink()
+    np.savez_compressed(path.with_name("large.npz"), **arrays)
+    tracemalloc.start()
+    (problem,) = import_shards(shards, store_in(tmp_path)).problems
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "large.npz: it" in problem
+    assert peak < 20_000_000
 
 
 def test_shards_of_other_channels_are_named_and_left(tmp_path: Path) -> None:
