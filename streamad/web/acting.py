@@ -12,6 +12,7 @@ from streamad.learn.parts import registry_of
 from streamad.learn.store.records import MarkKind
 from streamad.outputs.marks.writing import MarkWriter
 from streamad.outputs.stored import one_model
+from streamad.outputs.versions.approving import approve
 from streamad.outputs.versions.service import decline, put_into_service, roll_back
 from streamad.outputs.versions.training import ask_to_relearn
 from streamad.plant import Plant
@@ -26,7 +27,7 @@ _JUDGEMENTS: Final = {"false_alarm", "confirmed", "veto", "withdrawn", *_UNJUDGE
 class Acted(NamedTuple):
     """What was done about a model: a code that the page has a sentence for, and the model's name."""
 
-    code: Literal["in_service", "declined", "asked"]
+    code: Literal["in_service", "approved", "declined", "asked"]
     model: str
 
 
@@ -84,18 +85,22 @@ class Acting:
 
     def _acted(
         self, person: Person, name: str, what: str, form: Mapping[str, str]
-    ) -> Literal["in_service", "declined", "asked"]:
+    ) -> Literal["in_service", "approved", "declined", "asked"]:
         plant = self._plant
         version, to = (self._registry.named(name, form.get(key, "")) for key in ("version", "to"))
         reason = form.get("reason", "").strip()
         if what == "decline":
             decline(plant, name, version, by=person.actor, reason=reason)
             return "declined"
-        confirmed = {"promote": version, "rollback": to, "relearn": name}.get(what)
+        confirmed = {"promote": version, "approve": version, "rollback": to, "relearn": name}.get(what)
         if not confirmed:
             raise UsageError(gettext("choose one of the buttons"))
         if form.get("typed", "").strip() != confirmed:
             raise UsageError(gettext("type %(name)s to confirm", name=confirmed))
+        if what == "approve":
+            why, digest = form.get("why", ""), form.get("digest", "")
+            done = approve(plant, name, version, by=person.name, identity=person.identity, why=why, digest=digest)
+            return "approved" if done.served is None else "in_service"
         if what == "relearn":
             ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.actor)
             return "asked"

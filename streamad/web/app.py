@@ -36,6 +36,7 @@ from streamad.web.http.guard import LOGIN, Guard
 from streamad.web.http.login import Login
 from streamad.web.http.spoken import Spoken
 from streamad.web.pages.compare import compare
+from streamad.web.pages.decisions import decisions
 from streamad.web.pages.layout import Frame, page, sentence_page
 from streamad.web.pages.now import HEIGHT, alerts, now
 from streamad.web.pages.running import running
@@ -82,6 +83,7 @@ def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
         Route("/calibration", handlers.calibration),
         Route("/models", handlers.models),
         Route("/models/act", handlers.act, methods=["POST"]),
+        Route("/decisions", handlers.decisions),
         Route("/changes", handlers.changes),
         Route("/static/{name}", handlers.static),
         Route("/health", handlers.health),
@@ -234,8 +236,12 @@ class _Handlers:
 
     async def models(self, request: Request) -> Response:
         said, model = (request.query_params.get(name, "") for name in ("said", "model"))
-        level = request.scope["person"].level
-        return await self._page(request, gettext("Models"), "/models", models, level, said, model)
+        person = request.scope["person"]
+        return await self._page(request, gettext("Models"), "/models", models, person, said, model)
+
+    async def decisions(self, request: Request) -> Response:
+        kind, behind = request.query_params.get("kind", ""), _place(request)
+        return await self._page(request, gettext("Decisions"), "/decisions", decisions, kind, behind)
 
     async def sequence(self, request: Request) -> Response:
         name: str = request.path_params["id"]
@@ -300,7 +306,7 @@ class _Handlers:
         return RedirectResponse(f"/s/{quote(name)}?{clock}said=sent", status_code=303)
 
     async def act(self, request: Request) -> Response:
-        """Promote, decline, roll back or relearn, if a person has typed the name of what changes."""
+        """Promote, approve, decline, roll back or relearn, if a person has typed the name of what changes."""
         form = await self._form(request, Level.ENGINEER)
         try:
             acted = await run_in_threadpool(self._acting.act, request.scope["person"], form)

@@ -18,6 +18,7 @@ from streamad.judge.gate import is_shown
 from streamad.messages import (
     Alert,
     Attribution,
+    DecisionEntry,
     EarlyWarning,
     Event,
     Feedback,
@@ -51,6 +52,7 @@ _KINDS: dict[Role, tuple[type[Message], ...]] = {
     "attributions": (Attribution,),
     "windows": (Window,),
     "events": (Event,),
+    "decisions": (DecisionEntry,),
     "feedback": (Feedback,),
 }
 _STATUS: Decoder[WorkerStatus | Running] = Decoder((WorkerStatus, Running))
@@ -75,7 +77,8 @@ class Reading:
         """Yield each place that the page reads: its name in ``troubles``, its role and its URL."""
         for role in _KINDS:
             for number, url in enumerate(readable_urls(self._plant, role)):
-                yield role if number == 0 else f"{role} of the learner", role, url
+                others = "all others" if role == "decisions" else "the learner"
+                yield role if number == 0 else f"{role} of {others}", role, url
 
     @property
     def _group(self) -> str:

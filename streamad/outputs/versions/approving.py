@@ -64,7 +64,7 @@ def approve(
         by=by,
         why=why,
         at=from_us(plant.clock.now_us()),
-        digest=digest or digest_of(registry.manifest(name, version)),
+        digest=digest_of(registry.manifest(name, version)) if digest is None else digest,
         authenticated=identity == "authenticated",
         beside=before,
     )

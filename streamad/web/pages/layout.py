@@ -17,6 +17,7 @@ _PLACES = Words(
         "/compare": catalogued("Compare"),
         "/calibration": catalogued("Calibration"),
         "/models": catalogued("Models"),
+        "/decisions": catalogued("Decisions"),
     }
 )
 

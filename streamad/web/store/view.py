@@ -20,11 +20,13 @@ from typing import Any
 
 import msgspec
 
-from streamad.messages import Alert, Attribution, EarlyWarning, Event, Feedback, Message, Verdict, Window
+from streamad.messages import Alert, Attribution, DecisionEntry, EarlyWarning, Event, Feedback, Message, Verdict, Window
 from streamad.system.sqlite_files import at_most
 from streamad.telemetry.logs import get_logger
 from streamad.types import to_us
 from streamad.web.store.alerts import AlertQuestions
+from streamad.web.store.decided import DECISION_TABLES, MOST_DECISIONS, DecisionQuestions, SeenDecision
+from streamad.web.store.decided import columns_of as columns_of_decision
 from streamad.web.store.questions import (
     EVENT_COLUMNS,
     Moments,
@@ -48,7 +50,7 @@ from streamad.web.store.view_file import (
 from streamad.web.store.view_rows import KNOWN_COLUMNS, Judgement, Known, id_of, taken_up
 from streamad.web.store.warned import WARNING_TABLES, SeenWarning, columns_of
 
-__all__ = ["Moments", "Place", "SeenEvent", "SeenSequence", "SeenWarning", "View"]
+__all__ = ["Moments", "Place", "SeenDecision", "SeenEvent", "SeenSequence", "SeenWarning", "View"]
 
 _TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
@@ -83,10 +85,10 @@ CREATE INDEX IF NOT EXISTS by_created ON events (created_us);
 """
 
 
-_ALL_TABLES = _TABLES + WARNING_TABLES
+_ALL_TABLES = _TABLES + WARNING_TABLES + DECISION_TABLES
 
 
-class View(AlertQuestions):
+class View(AlertQuestions, DecisionQuestions):
     """The view store in ``path``; one process writes it, any number of threads read it.
 
     ``keep_us``: sequences that ended longer ago than this before the newest are removed, ``max_bytes``: the oldest
@@ -121,7 +123,8 @@ class View(AlertQuestions):
             (newest,) = self._writer.execute("SELECT max(change) FROM sequences").fetchone()
             (event,) = self._writer.execute("SELECT max(change) FROM events").fetchone()
             (warned,) = self._writer.execute("SELECT max(change) FROM warnings").fetchone()
-        self._state = view_id, max(newest or 0, event or 0, warned or 0)
+            (decided,) = self._writer.execute("SELECT max(change) FROM decisions").fetchone()
+        self._state = view_id, max(newest or 0, event or 0, warned or 0, decided or 0)
 
     @property
     def view_id(self) -> str:
@@ -226,7 +229,9 @@ class View(AlertQuestions):
         if isinstance(message, Event):
             return self._event(message, change)
         if isinstance(message, EarlyWarning):
-            return self._warning(message, change)
+            return self._put_once("warnings", {**columns_of(message), "change": change})
+        if isinstance(message, DecisionEntry):
+            return self._put_once("decisions", {**columns_of_decision(message), "change": change})
         if isinstance(message, Verdict | Alert | Attribution | Window):
             return self._upsert(message, change)
         return 0
@@ -293,11 +298,10 @@ class View(AlertQuestions):
         )
         return int(cursor.rowcount > 0)
 
-    def _warning(self, warning: EarlyWarning, change: int) -> int:
-        """Keep the first warning under an id."""
-        columns = {**columns_of(warning), "change": change}
+    def _put_once(self, table: str, columns: dict[str, Any]) -> int:
+        """Keep the first row under an id."""
         cursor = self._writer.execute(
-            f"INSERT OR IGNORE INTO warnings ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
             tuple(columns.values()),
         )
         return int(cursor.rowcount > 0)
@@ -335,9 +339,8 @@ class View(AlertQuestions):
                     (_MOST_EVENTS,),
                 )
                 # Those read last stay: their times may be forged, and would then never be old.
-                writer.execute(
-                    "DELETE FROM warnings WHERE rowid <= (SELECT max(rowid) FROM warnings) - ?", (_MOST_WARNINGS,)
-                )
+                for table, most in (("warnings", _MOST_WARNINGS), ("decisions", MOST_DECISIONS)):
+                    writer.execute(f"DELETE FROM {table} WHERE rowid <= (SELECT max(rowid) FROM {table}) - ?", (most,))
             if self._size() > self._max_bytes:
                 with writer:
                     removed += writer.execute(

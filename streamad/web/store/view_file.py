@@ -14,7 +14,7 @@ from urllib.parse import quote
 from streamad.errors import OutputError
 from streamad.system.sqlite_files import application_in, distrust, schema_made_by, schema_of
 
-VIEW_VERSION: Final = 6
+VIEW_VERSION: Final = 7
 """Grows with every change of the tables: a view of another version is begun anew."""
 APPLICATION: Final = 0x73747257  # "strW"
 QUERY_S = 30.0

@@ -11,18 +11,32 @@ from markupsafe import Markup
 from streamad.errors import StreamadError
 from streamad.language import gettext, moment
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.registry.manifest import UNCOMPARED, Manifest
+from streamad.learn.registry.approvals import approved, counted, digest_of, identity_of
+from streamad.learn.registry.manifest import UNCOMPARED, WAITS, Approval, Manifest
 from streamad.learn.registry.registry import CurrentError
 from streamad.outputs.stored import some_models
 from streamad.outputs.versions.figures import figure_rows
 from streamad.outputs.versions.training import trainings_of
-from streamad.web.access import Level
+from streamad.web.access import Level, Person
 from streamad.web.pages.versions.trained import Trained, trained
 from streamad.web.rendering import count, rendered, when
 from streamad.web.site import Site
 
 _MOST_OPEN = 10  # versions with a form and a comparison: older ones are in the table
 _MOST_TOLD = 4  # versions with all their figures: that in service, then the newest
+
+
+class Candidate(NamedTuple):
+    """A version that is not in service, where two people approve one: who has, and what ``person`` may do about it.
+
+    ``digest`` is that of the content that the page shows. ``may_approve``: ``person`` has not approved it.
+    """
+
+    version: str
+    digest: str
+    given: tuple[Approval, ...]
+    is_approved: bool
+    may_approve: bool
 
 
 class Comparison(NamedTuple):
@@ -42,7 +56,7 @@ class Versions:
     current: str | None
     manifests: tuple[Manifest, ...]
     problems: tuple[str, ...]
-    waiting: str | None
+    waiting: Manifest | None
     trainings: Mapping[str, str]
     trained: tuple[Trained, ...]
 
@@ -86,6 +100,14 @@ class Versions:
         """Return the newest versions that are not in service."""
         return [each.version for each in self.manifests[:_MOST_OPEN] if each.version != self.current]
 
+    def candidates(self, person: Person) -> list[Candidate]:
+        """Return the newest versions that are not in service, or are without the approvals of two people."""
+        return [
+            _candidate(each, self.current, person)
+            for each in self.manifests[:_MOST_OPEN]
+            if each.version != self.current or approved(each) is None
+        ]
+
     @property
     def parent(self) -> str | None:
         """Return the version to return to; None if there is none."""
@@ -93,15 +115,20 @@ class Versions:
         parent = versions.get(self.current or "")
         return parent if parent in versions else None
 
+    @property
+    def is_parent_approved(self) -> bool:
+        """Return whether two people have approved the version to return to."""
+        return any(each.version == self.parent and approved(each) is not None for each in self.manifests)
 
-def models(site: Site, level: Level, said: str, acted_on: str) -> Markup:
-    """Return the content: each model's versions with their decisions, and the forms if a person of ``level`` may act.
+
+def models(site: Site, person: Person, said: str, acted_on: str) -> Markup:
+    """Return the content: each model's versions with their decisions, and the forms if ``person`` may act.
 
     ``said`` is a code of what was just done about the model ``acted_on``; any other text is not shown.
     """
     found = [_versions(site, name) for name in some_models(site.plant, None) or [site.plant.settings.model.name]]
     allowed = site.plant.settings.web.allow == "models"
-    may_act = allowed and level >= Level.ENGINEER
+    may_act = allowed and person.level >= Level.ENGINEER
     why_not = gettext(
         "Putting versions into service, rolling back and relearning are off (web.allow: models), because they run the "
         "code of a model."
@@ -109,14 +136,31 @@ def models(site: Site, level: Level, said: str, acted_on: str) -> Markup:
     if allowed and not may_act:
         why_not = gettext("Putting versions into service, rolling back and relearning need the level engineer.")
     done = _done(found, said, acted_on, learns=site.learns)
-    return rendered("models.html", models=found, may_act=may_act, learns=site.learns, why_not=why_not, done=done)
+    by_two = site.plant.settings.needs_approvals
+    candidates = {one.name: one.candidates(person) for one in found} if by_two else {}
+    to_promote = {
+        one.name: [each.version for each in candidates[one.name] if each.is_approved] if by_two else one.others
+        for one in found
+    }
+    given = {"by_two": by_two, "candidates": candidates, "to_promote": to_promote}
+    return rendered(
+        "models.html", models=found, may_act=may_act, learns=site.learns, why_not=why_not, done=done, **given
+    )
+
+
+def _candidate(manifest: Manifest, current: str | None, person: Person) -> Candidate:
+    given = counted(manifest)
+    by_person = {identity_of(each.by) for each in given if each.beside == current}
+    may = person.identity != "program" and identity_of(person.name) not in by_person
+    return Candidate(manifest.version, digest_of(manifest), given, approved(manifest) is not None, may)
 
 
 def _versions(site: Site, name: str) -> Versions:
     registry = site.registry
     manifests: list[Manifest] = []
     problems = []
-    current = waiting = None
+    current: str | None = None
+    waiting: Manifest | None = None
     trainings: dict[str, str] = {}
     try:
         try:
@@ -128,8 +172,7 @@ def _versions(site: Site, name: str) -> Versions:
                 manifests.append(registry.manifest(name, version))
             except StreamadError as error:
                 problems.append(str(error))
-        found = waiting_version(registry, name, current)
-        waiting = None if found is None else found.version
+        waiting = waiting_version(registry, name, current)
         if site.learns:
             trainings = trainings_of(site.plant, name)
     except StreamadError as error:
@@ -141,9 +184,9 @@ def _versions(site: Site, name: str) -> Versions:
 
 def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) -> str | None:
     """Return what was done about a model, as the registry has it now; None if nothing was."""
-    current = next((one.current for one in found if one.name == acted_on), None)
-    if current is None:
+    if acted_on not in {one.name for one in found}:
         return None
+    current = next((one.current for one in found if one.name == acted_on), None) or ""
     loaded = gettext("running monitors load it within 2 s")
     if not learns:
         loaded = gettext("running monitors load it at their next start")
@@ -151,6 +194,7 @@ def _done(found: Sequence[Versions], said: str, acted_on: str, *, learns: bool) 
         "in_service": gettext(
             "Model %(model)s %(version)s is now in service; %(loaded)s.", model=acted_on, version=current, loaded=loaded
         ),
+        "approved": gettext("The approval of a version of %(model)s is kept.", model=acted_on),
         "declined": gettext("The version of %(model)s is declined: the same marks make no other one.", model=acted_on),
         "asked": gettext("The training of %(model)s is asked for; the learner takes it on.", model=acted_on),
     }.get(said)
@@ -170,7 +214,7 @@ def _decision(manifest: Manifest) -> str:
     decision = manifest.decision
     if decision is None:
         return "" if manifest.learning is None else manifest.learning.reason
-    why = gettext(UNCOMPARED) if decision.reason == UNCOMPARED else decision.reason
+    why = gettext(decision.reason) if decision.reason in {UNCOMPARED, WAITS} else decision.reason
     return gettext("declined by a person; %(why)s", why=why) if decision.declined else why
 
 
