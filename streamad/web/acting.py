@@ -98,8 +98,7 @@ class Acting:
         if form.get("typed", "").strip() != confirmed:
             raise UsageError(gettext("type %(name)s to confirm", name=confirmed))
         if what == "approve":
-            why, digest = form.get("why", ""), form.get("digest", "")
-            done = approve(plant, name, version, by=person.name, identity=person.identity, why=why, digest=digest)
+            done = approve(plant, name, version, by=person.actor, why=reason, digest=form.get("digest", ""))
             return "approved" if done.served is None else "in_service"
         if what == "relearn":
             ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.actor)

@@ -11,7 +11,7 @@ from streamad.commands.shared.console import ConfigOption, JsonOption, err, out,
 from streamad.commands.shared.console import note as noted
 from streamad.commands.shared.options import ByOption, ModelOption, NoteOption
 from streamad.commands.shared.plants import load_plant
-from streamad.decisions.recording import current_user, of_command
+from streamad.decisions.recording import of_command
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError
@@ -47,10 +47,8 @@ def promote(
 def approve(
     version: Annotated[str, typer.Argument(help="A version that waits for two people.")],
     *,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why it should judge; it is kept with the name.")],
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who approves, as given; default: the user's name.")
-    ] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why it should judge; it is kept with the name.")],
+    by: ByOption = None,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
     as_json: JsonOption = False,
@@ -60,13 +58,12 @@ def approve(
     For a config with learning.promote: person or model.locked: true. Nobody checks the name here; the page knows who
     has logged in.
 
-    Example: streamad models approve 0004 --by "Anna Berg" --why "fewer false alarms on line 2"
+    Example: streamad models approve 0004 --by "Anna Berg" --note "fewer false alarms on line 2"
     """
     plant = load_plant(config)
     name = one_model(plant, model)
     version = registry_of(plant).named(name, version)
-    given = by or current_user()
-    done = approving.approve(plant, name, version, by=given, identity="claimed", why=why)
+    done = approving.approve(plant, name, version, by=of_command(by), why=note)
     if as_json:
         is_served = done.served is not None
         print_json({"model": name, "version": version, "approvals": done.manifest.approvals, "promoted": is_served})

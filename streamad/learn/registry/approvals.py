@@ -59,9 +59,9 @@ def checked_words(by: str, why: str) -> tuple[str, str]:
     """Return name and reason on one line. Raises UsageError if one says nothing or is too long."""
     by, why = (masked(" ".join(text.split())) for text in (by, why))
     if not identity_of(by) or len(by) > _LONGEST_NAME:
-        raise UsageError(f"--by {by[:40]!r} names nobody: give the name of the person who approves")
+        raise UsageError(f"{by[:40]!r} names nobody: give the name of the person who approves (--by)")
     if not identity_of(why) or len(why) > _LONGEST_WHY:
-        raise UsageError(f"--why: say in a sentence of at most {_LONGEST_WHY} characters why the version should serve")
+        raise UsageError(f"say in a sentence of at most {_LONGEST_WHY} characters why the version should serve (--note)")
     return by, why
 
 

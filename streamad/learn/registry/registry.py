@@ -13,7 +13,7 @@ import msgspec
 from streamad.decisions.recording import Actor, DecisionLog, of_command
 from streamad.errors import ArtifactError, RegistryError
 from streamad.judge.envelope import Envelope
-from streamad.learn.registry.approvals import check_approved, digest_of, with_approval
+from streamad.learn.registry.approvals import NotApprovedError, check_approved, digest_of, with_approval
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration, read_envelope
 from streamad.learn.registry.manifest import Approval, Manifest, PromotionDecision
 from streamad.learn.registry.places.folder import FolderPlace
@@ -176,7 +176,12 @@ class Registry:
         another is in service, NotApprovedError, ArtifactError for a damaged version, CurrentError, RegistryError,
         OutputError.
         """
-        self.check_approved(name, version)
+        try:
+            self.check_approved(name, version)
+        except NotApprovedError as error:
+            with self._deciding(by, "refuse", f"{name} {version}", str(error), before=expected):
+                pass
+            raise
         manifest = self.manifest(name, version)
         self._place.verify(name, version, manifest)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from streamad.decisions.recording import Actor, of_command
+from streamad.decisions.recording import Actor
 from streamad.errors import UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.approvals import approved, checked_words, digest_of
 from streamad.learn.registry.manifest import Approval, Manifest
-from streamad.messages.decision import Identity
 from streamad.outputs.versions.service import Served, put_into_service
 from streamad.plant import Plant
 from streamad.types import from_us
@@ -34,42 +33,30 @@ class Approved:
         return f"{model} is approved by {last.by}; a second person puts it into service with the same command"
 
 
-def approve(
-    plant: Plant,
-    name: str,
-    version: str,
-    *,
-    by: str,
-    identity: Identity,
-    why: str,
-    digest: str | None = None,
-    actor: Actor | None = None,
-) -> Approved:
-    """Keep that the person ``by`` approves a version; with the approvals of two people put it into service.
+def approve(plant: Plant, name: str, version: str, *, by: Actor, why: str, digest: str | None = None) -> Approved:
+    """Keep that ``by`` approves a version; with the approvals of two people put it into service.
 
-    ``digest`` is that of the content which the person saw (None: as it is now). ``actor``: who records it, by default a
-    command. A kill between the two writes leaves an approved version, which ``models promote`` puts into service.
-    Raises UsageError if the config needs no approvals, the person has approved it already or it has changed, and what
-    ``put_into_service`` raises.
+    ``digest`` is that of the content which the person saw (None: as it is now). A kill between the two writes leaves an
+    approved version, which ``models promote`` puts into service. Raises UsageError if the config needs no approvals,
+    the person has approved it already or it has changed, and what ``put_into_service`` raises.
     """
     if not plant.settings.needs_approvals:
         way = "streamad models promote"
         raise UsageError(f"neither learning.promote: person nor model.locked is set, so nothing needs approvals: {way}")
-    by, why = checked_words(by, why)
-    if identity == "program":
-        raise UsageError(f"{by} is a program: a person has to approve a version")
+    who, why = checked_words(by.who, why)
+    if by.identity == "program":
+        raise UsageError(f"{who} is a program: a person has to approve a version")
     registry = registry_of(plant)
     before = registry.current_or_none(name)
     approval = Approval(
-        by=by,
+        by=who,
         why=why,
         at=from_us(plant.clock.now_us()),
         digest=digest_of(registry.manifest(name, version)) if digest is None else digest,
-        authenticated=identity == "authenticated",
+        authenticated=by.identity == "authenticated",
         beside=before,
     )
-    actor = actor or replace(of_command(by), identity=identity)
-    manifest = registry.approve(name, version, approval, by=actor)
+    manifest = registry.approve(name, version, approval, by=by)
     if approved(manifest) is None or version == before:
         return Approved(manifest, None)
-    return Approved(manifest, put_into_service(plant, name, version, before, repairs=True, by=actor, reason=why))
+    return Approved(manifest, put_into_service(plant, name, version, before, repairs=True, by=by, reason=why))

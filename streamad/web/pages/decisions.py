@@ -32,6 +32,7 @@ KINDS: Final = Words(
         "retrain": catalogued("training asked for"),
         "rollback": catalogued("rolled back"),
         "undone": catalogued("had no effect"),
+        "wait": catalogued("waits for people"),
     }
 )
 _IDENTITIES: Final = Words(

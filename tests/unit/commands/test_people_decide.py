@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
+from streamad.decisions.recording import Actor, of_command
 from streamad.errors import RegistryError, StreamadError, UsageError
 from streamad.learn.parts import versions_of
 from streamad.learn.registry.approvals import NotApprovedError
@@ -48,7 +48,7 @@ def refusal(config: Path, *arguments: str, kind: type[StreamadError] = UsageErro
 
 
 def approves(by: str, version: str = "1") -> tuple[str, ...]:
-    return ("models", "approve", version, "--by", by, "--why", "fewer false alarms")
+    return ("models", "approve", version, "--by", by, "--note", "fewer false alarms")
 
 
 def test_two_people_put_a_version_into_service(config: Path) -> None:
@@ -87,12 +87,11 @@ def test_a_version_that_is_rolled_back_needs_two_new_approvals(config: Path) -> 
 
 def test_a_killed_approval_is_finished_by_promote(config: Path) -> None:
     plant, registry = load_plant(config), registry_at(config)
-    who: dict[str, Any] = {"identity": "authenticated", "why": "good"}
-    approve(plant, "default", "0001", by="Anna", **who)
+    approve(plant, "default", "0001", by=Actor("page", "Anna", "authenticated"), why="good")
     lock = config.parent / "registry" / "default" / "CURRENT"
     lock.mkdir()
     with pytest.raises(RegistryError, match="a folder is in its place"):
-        approve(plant, "default", "0001", by="Bernd", **who)
+        approve(plant, "default", "0001", by=Actor("page", "Bernd", "authenticated"), why="good")
     lock.rmdir()
     assert registry.current("default") is None
     assert all(each.authenticated for each in registry.manifest("default", "0001").approvals)
@@ -102,9 +101,9 @@ def test_a_killed_approval_is_finished_by_promote(config: Path) -> None:
 def test_what_nobody_may_approve(config: Path) -> None:
     plant = load_plant(config)
     with pytest.raises(UsageError, match="token is a program: a person has to approve a version"):
-        approve(plant, "default", "0001", by="token", identity="program", why="good")
+        approve(plant, "default", "0001", by=Actor("page", "token", "program"), why="good")
     with pytest.raises(UsageError, match="0001 has changed since it was looked at"):
-        approve(plant, "default", "0001", by="Anna", identity="claimed", why="good", digest="0" * 64)
+        approve(plant, "default", "0001", by=of_command("Anna"), why="good", digest="0" * 64)
     assert "--by" in refusal(config, *approves("..."))
     config.write_text(config.read_text().replace("promote: person", "promote: auto"))
     assert "so nothing needs approvals: streamad models promote" in refusal(config, *approves("Anna"))

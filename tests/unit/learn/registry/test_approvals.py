@@ -240,7 +240,7 @@ def test_people_are_told_apart() -> None:
     ("by", "why"), [(" ", "good"), ("...", "good"), ("Anna", " "), ("Anna", "-"), ("A" * 201, "x")]
 )
 def test_who_says_nothing_approves_nothing(by: str, why: str) -> None:
-    with pytest.raises(UsageError, match=r"--by|--why"):
+    with pytest.raises(UsageError, match=r"--by|--note"):
         checked_words(by, why)
 
 
