@@ -61,7 +61,7 @@ def checked_words(by: str, why: str) -> tuple[str, str]:
     if not identity_of(by) or len(by) > _LONGEST_NAME:
         raise UsageError(f"{by[:40]!r} names nobody: give the name of the person who approves (--by)")
     if not identity_of(why) or len(why) > _LONGEST_WHY:
-        raise UsageError(f"say in a sentence of at most {_LONGEST_WHY} characters why the version should serve (--note)")
+        raise UsageError(f"say in a sentence of at most {_LONGEST_WHY} characters why it should serve (--note)")
     return by, why
 
 
