@@ -192,6 +192,18 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: bytes = b""
 
 
+class Logged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a partition's commits have recorded in the decision log: its last entry there, and what is in service.
+
+    ``models`` has version and digest by name.
+    """
+
+    number: int = 0
+    hash: str = ""
+    config: str = ""
+    models: dict[str, str] = {}
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The state from which a restart continues ``partition``, with that of each of its ``streams``.
 
@@ -205,7 +217,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     are late and not yet reported. ``jumps``: records whose last sample was held because it lay far ahead, with the
     offset of the record at which it moved the partition's clock (None: nowhere), and its time. ``bad_values`` is by
     channel, at N; ``debts`` by alert_id, the oldest first. ``schemas`` are those that records in [LWM, N) were read
-    with, by id: one with another schema was unknown.
+    with, by id: one with another schema was unknown. ``log``: None if no decisions are recorded, or not by partition.
     """
 
     partition: str
@@ -223,6 +235,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     bad_values: dict[str, BadChannel] = {}
     schemas: dict[str, UsedSchema] = {}
     debts: dict[str, Debt] = {}
+    log: Logged | None = None
 
     @property
     def needed_models(self) -> set[ModelRef]:
@@ -266,6 +279,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     bad_values: dict[str, BadChannel] = {}
     schemas: dict[str, UsedSchema] = {}
     debts: dict[str, Debt | None] = {}
+    log: Logged | None = None
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:

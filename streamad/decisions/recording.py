@@ -28,7 +28,9 @@ from streamad.ports import EndingSubscription
 from streamad.settings.places import file_path, other_decisions_url, place_key
 from streamad.system.files import append_whole, appending, cut_torn_end
 from streamad.system.locks import lock_open_file
-from streamad.system.opening import open_regular
+from streamad.system.opening import open_regular, read_regular
+from streamad.system.output_files import output_files
+from streamad.system.rights import reason
 from streamad.types import from_us
 
 _KEY = place_key("decisions")
@@ -105,7 +107,7 @@ def _in_file(plant: Plant, path: Path, writer: str, decided: Sequence[Decided]) 
 
 
 async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
-    entries = _linked(plant, writer, _last_of(writer, await _stored(plant, url, writer)), decided)
+    entries = _linked(plant, writer, _last_of(writer, await stored(plant, url, writer)), decided)
     sink = connect_sink(url, plant.settings.sinks.options.get(split_url(url)[0], {}), plant.context, _KEY)
     try:
         await sink.write([OutputRecord("decisions", writer, each) for each in entries])
@@ -115,11 +117,13 @@ async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decid
     return entries
 
 
-async def _stored(plant: Plant, url: str, writer: str) -> list[bytes]:
-    """Return what lies in a place that is no file and names ``writer``; nothing if the place cannot be read.
+async def stored(plant: Plant, url: str, writer: str) -> list[bytes]:
+    """Return what lies in a place and names ``writer``, in its order; nothing if the place cannot be read.
 
-    There each process begins a chain anew, as on a terminal.
+    There each process begins a chain anew, as on a terminal. Raises OutputError.
     """
+    if (path := file_path(url)) is not None:
+        return await asyncio.to_thread(_lines_of, plant.base_dir / path, writer)
     scheme, rest, in_url = split_url(url)
     if scheme not in available("subscriptions"):
         return []
@@ -132,11 +136,20 @@ async def _stored(plant: Plant, url: str, writer: str) -> list[bytes]:
             return []
         subscription.end_with_present()
         marker = msgspec.json.encode(writer)
-        return [stored.value async for stored in subscription.messages() if marker in stored.value]
+        return [each.value async for each in subscription.messages() if marker in each.value]
     except SourceError as error:
         raise OutputError(f"the last entry of {writer} cannot be read, so nothing was decided: {error}") from error
     finally:
         await subscription.close()
+
+
+def _lines_of(path: Path, writer: str) -> list[bytes]:
+    marker = msgspec.json.encode(writer)
+    try:
+        content = b"".join(read_regular(file) for _, file in output_files(path))
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {reason(error, path, 'read')}") from error
+    return [line for line in content.split(b"\n")[:-1] if marker in line]
 
 
 def _last_of(writer: str, contents: Sequence[bytes]) -> Head:

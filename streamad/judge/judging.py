@@ -27,7 +27,8 @@ class JudgedSequence:
 
     An alert that is explained has a ``debt``, or the ``attribution`` that it had to wait for. ``window`` is in
     engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or calibrated the
-    model. ``seen``: what its last looks have found, whose messages come before its own.
+    model. ``seen``: what its last looks have found, whose messages come before its own. ``digest`` is that of the
+    version that scored it.
     """
 
     verdict: Verdict
@@ -38,6 +39,7 @@ class JudgedSequence:
     model_name: str = ""
     trained_model: bool = False
     seen: Seen | None = None
+    digest: str = ""
 
     def outputs(self, window: WindowMessage | None = None, *, with_verdicts: bool) -> list[OutputRecord]:
         """Return the messages, the record of its ``window`` among them.
@@ -146,7 +148,8 @@ class Judge:
             debt = ledger.owe(alert, result.terms, window)
             if debt is None:
                 attribution = await self._explainer.attribution(alert, result.terms, window)
-        return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, model.knows(verdict))
+        knows = model.knows(verdict)
+        return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, knows, digest=model.digest)
 
 
 def _naming(judged: JudgedSequence, looks: LooksTaken | None, seen: Seen | None) -> JudgedSequence:

@@ -18,6 +18,7 @@ from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.partition import Committing, Partition
 from streamad.runtime.status import Status
 from streamad.telemetry.events import EventLog
+from streamad.types import from_us
 
 _MAX_ASIDE_BYTES = 16_000_000
 
@@ -84,8 +85,8 @@ class Commits:
     def begin(self, partition: Partition) -> None:
         """Begin to commit what is judged; raise the failure of a sequence."""
         events = self._events.take()
-        records = self._events.records(events)
-        results = partition.take_results(records, self._windows, with_verdicts=self._with_verdicts)
+        records, at = self._events.records(events), from_us(self._clock.now_us())
+        results = partition.take_results(records, self._windows, at, with_verdicts=self._with_verdicts)
         task = asyncio.create_task(self._committer.commit(results.update, results.outputs))
         task.add_done_callback(self._on_done)
         partition.committing = Committing(results, task, self._clock.monotonic_us(), events)

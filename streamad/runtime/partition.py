@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import IntEnum, auto
 from typing import Any
 
 import msgspec
 
+from streamad.decisions.worker import Journal
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.closed_sequences import Closed
 from streamad.judge.explainer import Explainer, Ledger
@@ -197,7 +199,7 @@ class Partition:
     ``telling``: the event about them is in no commit yet. ``split`` are all of them; those not seen for
     ``closed_memory`` go to ``leaving`` until a commit, and then to ``left``, as long as something is known of them; on
     the record clock none is due before ``let_go_us``.
-    ``fetching``: its records wait for schemas; nothing is read of it until then.
+    ``fetching``: its records wait for schemas; nothing is read of it until then. ``journal``: its decisions.
     ``orphans``: claims of a former owner on streams that are not known here, with their record times, the oldest first.
     """
 
@@ -228,6 +230,7 @@ class Partition:
     let_go_us: int = 0
     orphans: dict[str, int] = field(default_factory=dict)
     fetching: asyncio.Task[None] | None = None
+    journal: Journal | None = None
 
     @property
     def name(self) -> str:
@@ -305,10 +308,11 @@ class Partition:
         return since_us >= interval_us and (self.has_results or self.moved or has_events)
 
     def take_results(
-        self, events: list[OutputRecord], windows: WindowRecords | None, *, with_verdicts: bool
+        self, events: list[OutputRecord], windows: WindowRecords | None, at: datetime, *, with_verdicts: bool
     ) -> Results:
         """Remove and return what the next commit holds, ``events`` among it; raise the failure of a sequence.
 
+        ``at``: the time of what it records in the decision log.
         ``windows`` makes the window records, now: their shares are those of the models in service at the commit.
         """
         done = self._take_judged()
@@ -324,6 +328,10 @@ class Partition:
         debts |= {each.debt.alert.alert_id: each.debt for each in judged if each.debt is not None}
         self.moved = False
         update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.has_ended)
+        if self.journal is not None:
+            models = [(each.verdict.model, each.digest) for each in judged if each.digest]
+            outputs += self.journal.entries(((model, digest) for model, digest in models if model is not None), at)
+            update = msgspec.structs.replace(update, log=self.journal.logged)
         return Results(msgspec.structs.replace(update, debts=debts), done, judged, attributions, outputs)
 
     def committed(self, commit: Committing, now_us: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from typing import Any
 
+from streamad.decisions.worker import Journals
 from streamad.errors import PartitionLost
 from streamad.ingest.table.rows import BatchTable
 from streamad.judge.bank import Batchers
@@ -53,7 +54,7 @@ class Pipeline:
     sequence, ``on_explained`` with an attribution,
     ``on_warned`` with a warning and its attribution. Tasks beside it log through ``events`` or ``emit``. ``table`` is
     that of ``sequences.table``; ``looking`` looks at running sequences, if that is wanted; ``fetcher`` fetches the
-    schemas of ``decode.registry``.
+    schemas of ``decode.registry``; ``journals`` record in the decision log what judges.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Pipeline:
         looking: Looking | None = None,
         on_warned: Callable[[EarlyWarning, Attribution | None], None] | None = None,
         fetcher: Fetcher | None = None,
+        journals: Journals | None = None,
     ) -> None:
         # Above 15 attributes: it makes the parts of the way of a message and joins them; each part holds its own state.
         self.counters = Counters()
@@ -125,6 +127,7 @@ class Pipeline:
             on_warned=on_warned if looking is not None else None,
         )
         self.looking = looking
+        self._journals = journals
         self._visit: asyncio.Task[None] | None = None
         self._next_look_us = 0
         self._give_up_us: int | None = None  # once a stop is requested, when to stop waiting for verdicts
@@ -283,7 +286,10 @@ class Pipeline:
         progress = await self._committer.restore(event.partition)
         await self._homes.catch_up()
         self._restoring[event.partition].is_sought = True
-        return await self._take_over.begin(event, progress, first_begin)
+        partition = await self._take_over.begin(event, progress, first_begin)
+        if self._journals is not None:
+            partition.journal = await self._journals.of(event.partition, None if progress is None else progress.log)
+        return partition
 
     async def _finish_tasks(self) -> None:
         """Handle claims, and the restores and commits whose tasks have ended, some perhaps by an error."""

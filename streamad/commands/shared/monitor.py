@@ -18,12 +18,13 @@ from streamad.judge.verdicts import NO_REASON, p_text, span_text
 from streamad.language import percent
 from streamad.messages import NO_METHOD, Alert, Attribution, EarlyWarning, Event, ModelRef, Verdict, WarningRef
 from streamad.plant import Plant
-from streamad.ports import Committer, SizedSource, Source
+from streamad.ports import Committer, SizedSource, Source, TransactionalSource
 from streamad.schemas.fetching import fetcher_of
 from streamad.system.tasks import is_stop
 from streamad.telemetry.events import Emit, EventLog
 
 if TYPE_CHECKING:
+    from streamad.decisions.worker import Journals
     from streamad.judge.bank import Batchers
     from streamad.judge.explainer import Explainer
     from streamad.judge.judging import JudgedSequence
@@ -275,6 +276,14 @@ class Monitor:
         state = state_file(self._plant) if settings.process == "here" else None
         return Serving(self._plant, self._events, started, state)
 
+    def _journals_of(self, source: Source) -> Journals | None:
+        """Return what records in the decision log which config and versions judge; None for a replay."""
+        if not self._is_of_plant:
+            return None
+        from streamad.decisions.worker import journals_for  # noqa: PLC0415 - help needs none
+
+        return journals_for(self._plant, of_partitions=isinstance(source, TransactionalSource))
+
     async def run(
         self,
         source: Source,
@@ -327,6 +336,7 @@ class Monitor:
                 looking=looking_for(plant, batchers, explainer, self._events.emit),
                 on_warned=self._on_warned,
                 fetcher=self.fetcher,
+                journals=self._journals_of(source),
             )
             if learning is not None:
                 pipeline.counters.learning = learning.counters

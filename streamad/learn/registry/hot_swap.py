@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.learn.registry.approvals import digest_of
 from streamad.learn.registry.backends import emit_refused
 from streamad.learn.registry.registry import Registry
 from streamad.messages import ModelRef
@@ -65,6 +66,7 @@ class RegistryVersions:
             loaded.backend,
             loaded.refused,
             loaded.early,
+            digest_of(loaded.manifest),
         )
 
 
