@@ -25,7 +25,7 @@ from tests.support.waiting import LIMIT_S
 DOC = (ROOT / "docs/guide/mqtt.md").read_text("utf-8")
 TYPED = [line.removeprefix("$ ") for line in re.findall(r"```console\n(.*?)```", DOC, re.DOTALL)[0].splitlines()]
 SECTIONS = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", DOC, re.DOTALL)]
-ROW = re.compile(r"^\| `([a-z_.]+)`(.*?) \| `(.+?)` \| .+\.\ ?\|$", re.MULTILINE)
+ROW = re.compile(r"^- `([a-z_.]+)`(.*?) \(`(.+?)`\): .+\.$", re.MULTILINE)
 
 
 QUICK = {"STREAMAD_MODEL__DETECTOR": "pca", "STREAMAD_MODEL__REFERENCES": "[]"}

@@ -55,5 +55,5 @@ def test_there_are_examples() -> None:
 
 
 def test_the_table_names_every_kind() -> None:
-    table = PAGE[PAGE.index("| kind |") :]
-    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(get_args(DecodeErrorKind))
+    table = PAGE[PAGE.index("\n## Dead letters\n") :]
+    assert re.findall(r"^- `(\w+)`: ", table, flags=re.MULTILINE) == list(get_args(DecodeErrorKind))

@@ -31,7 +31,7 @@ from streamad_connectors.kafka.client.security import Security
 ROOT = Path(__file__).parents[3]
 DOC = (ROOT / "docs/guide/kafka.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "examples/plant.kafka.yaml"
-ROW = re.compile(r"^\| `([a-z_0-9]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^- `([a-z_0-9]+)` \((.+?)\): (.+)$", re.MULTILINE)
 MODELS: dict[str, type[BaseModel]] = {
     "Every client": ClientOptions,
     "Source": KafkaSourceOptions,
@@ -160,7 +160,7 @@ def test_every_event_is_documented_once_and_no_other() -> None:
     assert sorted(rows) == sorted(emitted)
 
 
-@pytest.mark.parametrize("line", re.findall(r"^\| `([^`]+)` \|", section("Errors"), re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^- `([^`]+)`.*: ", section("Errors"), re.MULTILINE))
 def test_the_documented_errors_are_the_raised_ones(line: str) -> None:
     assert line in source_text("connectors/streamad_connectors/kafka", "streamad")
 
