@@ -19,19 +19,23 @@ A worker's entries are part of its commits, exactly once like all its messages. 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from streamad.messages import DecisionEntry
 from streamad.messages.decision import Identity
+from streamad.system.untrusted_json import decode_json
 
 _HASH = re.compile(rb',"hash":"([0-9a-f]{64})"\}')
 _HASH_BYTES: Final = len(b',"hash":""}') + 64
 _NO_HASH = b',"hash":""}'
+MOST_ENTRIES: Final = 2**53
+"""Of a chain: as many as every reader of JSON can number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,21 @@ def entry_in(content: bytes) -> DecisionEntry:
 
 
 def _decoded(content: bytes) -> DecisionEntry:
+    """Return the entry, which reads the same for everybody: on one line, each field once."""
     try:
-        return msgspec.json.decode(content, type=DecisionEntry)
-    except msgspec.DecodeError as error:
+        if b"\n" in content:
+            raise ValueError("it has more than one line")
+        entry = decode_json(content, DecisionEntry)
+        json.loads(content.decode(), object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:  # of fields that this release does not know
         raise msgspec.ValidationError(f"it is no entry: {error}") from None
+    if not 0 < entry.number <= MOST_ENTRIES:
+        raise msgspec.ValidationError("it is no entry: its number is none")
+    return entry
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a field twice, so readers of it differ")
+    return found

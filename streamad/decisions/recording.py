@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streamad.decisions.chain import Decided, Head, entry_in, head_of, linked
+from streamad.decisions.chain import MOST_ENTRIES, Decided, Head, entry_in, head_of, linked
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.messages import DecisionEntry, OutputRecord
 from streamad.messages.decision import Identity
@@ -156,7 +156,10 @@ def _last_of(writer: str, contents: Sequence[bytes]) -> Head:
     """Return the last entry of ``writer`` among ``contents``."""
     marker = msgspec.json.encode(writer)
     for content in reversed(contents):
-        if marker in content and _is_entry(content) and (entry := entry_in(content)).writer == writer:
+        if marker not in content or not _is_entry(content):
+            continue
+        entry = entry_in(content)
+        if entry.writer == writer and entry.number < MOST_ENTRIES:  # nothing follows a number that somebody made up
             return head_of(entry)
     return Head()
 

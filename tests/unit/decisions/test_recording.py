@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamad.decisions.chain import Decided, entry_in
+from streamad.decisions.chain import Decided, Head, entry_in, linked
 from streamad.decisions.recording import LEARNER as THE_LEARNER
 from streamad.decisions.recording import record
 from streamad.errors import OutputError
 from streamad.messages import DecisionEntry
 from streamad.plant import Plant
 from streamad.testing import ManualClock
+from streamad.types import from_us
 from tests.support.runtime.pipeline import START_US, settings_of
 
 PAGE, LEARNER = "page", THE_LEARNER.writer
@@ -94,3 +95,21 @@ def test_a_place_that_cannot_be_written_raises_before_anything_is_done(tmp_path:
     (tmp_path / "out").write_text("")
     with pytest.raises(OutputError, match="decisions-others"):
         record(plant(tmp_path), PAGE, [PROMOTE])
+
+
+@pytest.mark.parametrize("number", [2**53, 2**64 - 1, 2**70])
+def test_a_number_that_somebody_made_up_keeps_nobody_from_deciding(number: int, tmp_path: Path) -> None:
+    record(plant(tmp_path), PAGE, [PROMOTE])
+    decided = linked(PROMOTE, "reactor/page", Head(number - 1, "0" * 64), from_us(START_US))
+    with (tmp_path / "out/decisions-others.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(decided) + b"\n")
+    assert [each.number for each in record(plant(tmp_path), PAGE, [PROMOTE, PROMOTE])] == [2, 3]
+
+
+def test_a_foreign_line_that_is_nested_deeply_keeps_nobody_from_deciding(tmp_path: Path) -> None:
+    record(plant(tmp_path), PAGE, [PROMOTE])
+    content = b'{"writer":"reactor/page","new":' + b"[" * 100_000 + b"]" * 100_000
+    line = content + b',"hash":"' + hashlib.sha256(content).hexdigest().encode() + b'"}'
+    with (tmp_path / "out/decisions-others.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    assert [each.number for each in record(plant(tmp_path), PAGE, [PROMOTE])] == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -180,3 +181,44 @@ def test_a_head_that_is_none_is_a_wrong_option(text: str) -> None:
 
 def test_a_writer_may_have_colons_in_its_name() -> None:
     assert KeptHead.parsed("a:b/command:12:AB") == KeptHead("a:b/command", 12, "ab")
+
+
+def sealed(content: bytes) -> bytes:
+    """Return ``content``, an object without its end, as whoever may write the log can make an entry of it."""
+    return content + b',"hash":"' + hashlib.sha256(content).hexdigest().encode() + b'"}'
+
+
+def forged(further: bytes = b"", number: bytes = b"1", writer: bytes = b"reactor/page") -> bytes:
+    return sealed(
+        b'{"type":"decision","kind":"mark","subject":"s","who":"kim","identity":"claimed",'
+        b'"created_at":"2026-01-01T00:00:00Z","writer":"%s","number":%s,"previous":""%s' % (writer, number, further)
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        forged(b',"new":' + b"[" * 100_000 + b"]" * 100_000),
+        forged(b',"new":"\xff"'),
+        forged(b',"new":"\xed\xa0\x80"'),
+        forged(writer=b"reactor/\xff"),
+        forged(b',"new":' + b"9" * 5_000),
+        forged(number=b"9" * 5_000),
+        forged(number=b"18446744073709551615"),
+        forged(number=b"0"),
+        forged(number=b"-1"),
+        forged(b',"who":"lee"'),
+        forged(b',"hash":"0"'),
+        forged(b',"new":{"a":1,"a":2}'),
+        forged(b",\n"),
+        forged(b' ,\n"new":1'),
+    ],
+    ids=lambda line: str(line[150:200]),
+)
+def test_what_readers_cannot_read_or_read_differently_is_no_entry(line: bytes) -> None:
+    found = verified([line])
+    assert (found.chains, found.n_damaged) == ({}, 1)
+
+
+def test_an_entry_with_fields_of_a_later_release_is_one() -> None:
+    assert verified([forged(b',"new":{"a":[1,"\\n"]}')]).is_whole
