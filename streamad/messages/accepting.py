@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
@@ -30,6 +30,7 @@ MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {Window: 64 << 20, Attri
 MOST_BYTES_ELSE: Final = 1 << 20
 _NAME_CHARACTERS = 1_000
 _TEXT_CHARACTERS = 4_000
+_MOST_KEYS = 200
 _MOST_SAMPLES = 2**63 - 1  # SQLite's largest integer
 _MOST_PARTS = {"segments": 24, "terms": 2_000, "nearest": 10, "leading_terms": 10, "open": 200, "models": 20}
 _TEXTS = {"detail", "message"}
@@ -135,6 +136,8 @@ def _cut(message: _T) -> _T:
                 cut[name] = value[:most]
         elif isinstance(value, list):
             cut[name] = [_cut_part(each) for each in value[: _MOST_PARTS.get(name)]]
+        elif isinstance(value, dict):
+            cut[name] = {_cut_part(key): _cut_part(value[key]) for key in islice(value, _MOST_KEYS)}
         elif isinstance(value, msgspec.Struct):
             cut[name] = _cut(value)
     return msgspec.structs.replace(message, **cut) if cut else message

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamad.decisions.chain import Decided, Head, linked
 from streamad.errors import OutputError
 from streamad.judge.gate import is_shown
 from streamad.messages import Attribution, ChannelSegment, Event, Feedback, Message, ModelRef, Window, packed_values
@@ -375,6 +376,16 @@ def test_long_texts_and_lists_are_cut_and_segments_lie_within_the_sequence() -> 
     assert (kept.segments[0].start, kept.segments[0].end) == (0.0, 1.0)
     assert (len(kept.segments[0].channel), len(kept.detail or "")) == (1_000, 4_000)
     assert (len(kept.model.name), len(kept.model.version)) == (1_000, 1_000)
+
+
+def test_the_further_texts_of_a_message_are_cut_as_well() -> None:
+    decided = Decided(
+        "mark", "0" * 32, "kim", "claimed", details={f"{n}{'k' * 9_999}": "v" * 9_999 for n in range(999)}
+    )
+    entry = linked(decided, "reactor/page", Head(), T)
+    kept = accepted(entry)
+    assert len(msgspec.json.encode(kept)) < 500_000 < len(msgspec.json.encode(entry))
+    assert accepted(msgspec.structs.replace(entry, details={"a": "b"})).details == {"a": "b"}
 
 
 def is_whole(view: View, i: int) -> bool:
