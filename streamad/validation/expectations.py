@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,6 +12,7 @@ from streamad.errors import ConfigError, Problem
 from streamad.plugins import Loc
 from streamad.settings.fields import ConfigSection, Duration, Url
 from streamad.settings.yaml_file import check_schema, line_of, read_yaml, validation_problems
+from streamad.system.opening import NotRegularError, open_regular
 from streamad.validation.deciding import Basis
 
 What: TypeAlias = Literal["false_alarms", "detection", "false_warnings", "warned"]
@@ -132,6 +134,12 @@ class Acceptance(ConfigSection):
 
 def load_acceptance(path: Path) -> Acceptance:
     """Read and check a file of expectations. Raises ConfigError with all problems, each with its line."""
+    try:
+        os.close(open_regular(path))  # a FIFO would wait for its other end
+    except NotRegularError as error:
+        raise ConfigError([Problem("", str(error.strerror))], source=str(path)) from error
+    except OSError:
+        pass  # what is wrong with it is said as it is read
     content, lines, problems = read_yaml(path, "streamad validate --init")
     check_schema(content, lines, path)
     try:

@@ -109,14 +109,14 @@ def _picture(line: Line) -> str | Markup:
     """Return the interval, the share in it, and the limit."""
     if line.interval is None or line.share is None or line.limit is None:
         return ""
-    low, high = (100 * each for each in line.interval)
+    top = min(1.0, max(4 * line.limit, 1.1 * line.interval[1])) if line.at_most else 1.0
+    low, high, share, limit = (100 * each / top for each in (*line.interval, line.share, line.limit))
     css = "range" if line.outcome == "passed" else "range odd"
-    share = 100 * line.share
     parts = [
         rect(0, _HEIGHT / 2 - 0.5, 100, 1, "bar"),
         rect(low, 4, max(high - low, 0.5), _HEIGHT - 8, css),
         upright(share, 2, _HEIGHT - 2, "found"),
-        upright(100 * line.limit, 0, _HEIGHT, "asked"),
+        upright(limit, 0, _HEIGHT, "asked"),
     ]
     label = f"{percents(*line.interval, 1)}, {percent(line.share, 1)} found, limit {percent(line.limit, None)}"
     return svg(parts, _HEIGHT, label, css="interval")

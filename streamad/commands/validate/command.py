@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -94,6 +96,7 @@ def validate(
 
 def _validated(config: Path, acceptance: Path, folder: Path, version: str | None, *, force: bool) -> Protocol:
     """Return the protocol once it is written. Raises StreamadError, and typer.Exit if a person stopped it."""
+    from streamad.commands.validate.data import absolute_url  # noqa: PLC0415
     from streamad.commands.validate.judging import validated  # noqa: PLC0415 - help needs none of it
     from streamad.commands.validate.running import InterruptedRunError  # noqa: PLC0415
     from streamad.validation.expectations import load_acceptance  # noqa: PLC0415
@@ -101,7 +104,9 @@ def _validated(config: Path, acceptance: Path, folder: Path, version: str | None
     plant = load_whole_plant(config)
     versions = versions_asked(version, plant.settings)
     wanted = load_acceptance(acceptance)
-    _check_folder(plant, folder, force=force)
+    _check_folder(
+        plant, folder, [absolute_url(each.recordings, acceptance.parent) for each in wanted.data], force=force
+    )
     try:
         protocol = run_async(validated(plant, wanted, acceptance, versions))
     except InterruptedRunError:
@@ -110,12 +115,16 @@ def _validated(config: Path, acceptance: Path, folder: Path, version: str | None
     return protocol
 
 
-def _check_folder(plant: Plant, folder: Path, *, force: bool) -> None:
-    """Raise UsageError if the protocol cannot be written there."""
+def _check_folder(plant: Plant, folder: Path, recordings: Sequence[str], *, force: bool) -> None:
+    """Raise UsageError if the protocol cannot be written there, such as among ``recordings``."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file: name a folder")
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK):  # the runs may take hours
+        raise UsageError(f"--out {folder}: nothing can be written to {there}: name another folder")
     for name in (_JSON, _PAGE):
-        check_out(plant, folder / name, is_recording=False)
+        for url in recordings:
+            check_out(plant, folder / name, is_recording=False, also_read=url)
         if (folder / name).exists() and not force:
             raise UsageError(f"{folder} already holds {name}: name another folder with --out, or write --force")
 
@@ -130,6 +139,7 @@ def _write(protocol: Protocol, folder: Path) -> None:
     page = page_of(protocol, content)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder / _PAGE):
         (folder / _PAGE).unlink(missing_ok=True)  # an earlier page must not stand beside other figures
     write_atomically(folder / _JSON, content)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,7 +18,8 @@ from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.ports import PartitionedSource, Source
 from streamad.safe_text import masked
-from streamad.system.files import sha256_of
+from streamad.system.opening import open_regular
+from streamad.system.rights import reason
 from streamad.validation.expectations import DataSet
 from streamad.validation.protocol import FileDigest
 
@@ -99,7 +102,7 @@ def given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
 
 
 def _given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
-    url = _absolute(wanted.recordings, folder)
+    url = absolute_url(wanted.recordings, folder)
     source = open_input(plant, url)
     files, labels_file = files_of(plant, wanted, folder)
     labels: Labels | None = None
@@ -117,7 +120,7 @@ def _given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
 
 def files_of(plant: Plant, wanted: DataSet, folder: Path) -> tuple[tuple[FileDigest, ...], FileDigest | None]:
     """Return the files of recordings and that of labels as they are now. Raises UsageError, SourceError."""
-    url = _absolute(wanted.recordings, folder)
+    url = absolute_url(wanted.recordings, folder)
     files = digests_of(open_input(plant, url), url)
     if wanted.labels in (None, _SOURCE):
         return files, None
@@ -138,9 +141,11 @@ def digests_of(source: Source, url: str) -> tuple[FileDigest, ...]:
 def file_digest(path: Path, name: str) -> FileDigest:
     """Return the digest of a file. Raises SourceError."""
     try:
-        return FileDigest(masked(name), path.stat().st_size, sha256_of(path))
+        with os.fdopen(open_regular(path), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return FileDigest(masked(name), os.fstat(file.fileno()).st_size, digest)
     except OSError as error:
-        raise SourceError(f"{path}: cannot read it ({error.strerror})") from error
+        raise SourceError(f"{path}: cannot read it ({reason(error, path, 'read')})") from error
 
 
 def check_apart(found: Sequence[Given]) -> None:
@@ -168,7 +173,8 @@ def training_files(plant: Plant) -> dict[str, str] | str:
     return {file.sha256: file.name for file in found}
 
 
-def _absolute(url: str, folder: Path) -> str:
+def absolute_url(url: str, folder: Path) -> str:
+    """Return ``url`` with its path seen from ``folder``, if it is relative."""
     scheme, rest, options = split_url(url)
     is_path = scheme == "file" or (scheme == "delta" and "://" not in rest)
     if not is_path or Path(rest).is_absolute():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 from html.parser import HTMLParser
@@ -206,6 +207,26 @@ def test_an_earlier_protocol_is_kept_unless_forced(plant: CliPlant) -> None:
     plant("validate").assert_one_line_error("already holds protocol.json", code=2)
     assert plant.files() == before
     assert plant("validate", "--force").code == 0
+    for folder in ("test", "registry/default/versions/0001", "labels.csv"):
+        assert plant("validate", "--out", folder).code == 2
+
+
+def test_a_page_that_cannot_be_written_leaves_no_figures(plant: CliPlant) -> None:
+    expecting(plant)
+    (plant.folder / "acceptance" / "protocol.html").mkdir(parents=True)
+    done = plant("validate", "--force")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("error: cannot write acceptance/protocol.html")
+    assert [path.name for path in (plant.folder / "acceptance").iterdir()] == ["protocol.html"]
+
+
+def test_a_file_that_never_ends_is_refused(plant: CliPlant) -> None:
+    (plant.folder / "labels.csv").unlink()
+    os.mkfifo(plant.folder / "labels.csv")
+    expecting(plant)
+    plant("validate").assert_one_line_error("data set test", "labels.csv")
+    os.mkfifo(plant.folder / "fifo.yaml")
+    assert plant("validate", "fifo.yaml").code == 2
 
 
 def test_names_from_outside_stay_text(plant: CliPlant) -> None:
