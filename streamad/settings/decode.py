@@ -90,19 +90,19 @@ class ChannelSettings(ConfigSection):
     """One sensor signal."""
 
     name: Name
-    """Name in alerts and arrays."""
+    """Name in alerts."""
     unit: str = ""
     """Physical unit, as text."""
     field: str | None = None
     """Its name in your messages if different (dotted path for nested ones)."""
     missing: MissingNumbers = ()
-    """Numbers that mean a missing value, such as -9999."""
+    """Numbers that mean missing, such as -9999."""
     values: Words = Field(default={})
     """Numbers of words, in any case, such as {HEAT: 0, HOLD: 1}, {t: 1, f: 0} or {"true": 1, "false": 0}."""
     quality: QualitySettings | None = None
     """Quality of this channel's readings, in a field beside its own; null: decode.quality."""
     fill: Literal["linear", "hold"] = "linear"
-    """Between two readings: a line (linear), or the last value until the next one comes (hold)."""
+    """Between two readings: a line (`linear`), or the last value (`hold`)."""
 
 
 _FractionUnit = Literal["ms", "us", "ns"]
@@ -207,7 +207,7 @@ class FieldSettings(ConfigSection):
     """Field names of a plant's own messages; dotted paths reach into nested objects."""
 
     stream: str = "stream"
-    """Field of the stream (reactor, line, athlete); `key`: the record's key."""
+    """Field of the stream; `key`: the record's key."""
     sequence: SequenceField = "sequence"
     """Field of the sequence id, a list of fields as in `12/3`, or {tag: BatchID}, a tag that holds it; null: none."""
     time: Annotated[str | tuple[str | FractionSettings, ...], BeforeValidator(_time_fields)] = "time"
@@ -223,7 +223,7 @@ class FieldSettings(ConfigSection):
     begin: BeginWord = None
     """{field: event, value: START}: such a message begins a sequence, that of its stream's samples without an id."""
     values: str | None = "values"
-    """Object with one field per channel; null: the channels are fields of the message (flat)."""
+    """Object of channels; null: channels are fields of the message (flat)."""
     channel: str | None = None
     """One channel per message: the field with its name."""
     value: str | None = None
@@ -235,7 +235,7 @@ class FieldSettings(ConfigSection):
     pattern: PatternSettings | None = None
     """One text that names stream, channel or sequence; null: each has a field of its own."""
     ignore_unknown: bool = True
-    """Flat and per-channel forms: skip fields not in `channels` (false: such messages are dead letters)."""
+    """Skip fields not in `channels`, if flat or per channel (false: dead letters)."""
 
     @model_validator(mode="after")
     def _channel_and_value(self) -> FieldSettings:
@@ -345,28 +345,28 @@ class DecodeSettings(ConfigSection):
     """Wire format; auto: JSON or msgpack, by the first byte of each message, or as its schema says (`registry`);
     influx: InfluxDB's line protocol; avro, json_schema, protobuf: such messages alone."""
     registry: SchemaRegistrySettings | None = None
-    """Schema Registry with the schemas of messages that a serializer has framed; null: such messages are unreadable."""
+    """Schema Registry; null: framed messages are unreadable."""
     fields: FieldSettings | None = None
     """Field names of foreign messages; null: streamad's own format."""
     sequence_from: SequenceFrom = "message"
-    """Source of the sequence's id: the messages, the file's name, or that of its folder (one sequence a file)."""
+    """Where ids come from: messages, the file's name (`file`) or its folder's (`folder`)."""
     decimal: DecimalMark = "."
-    """Decimal mark of numbers in text; default that of the CSV source (`source.options.decimal`)."""
+    """Decimal mark in text; default the CSV source's."""
     thousands: ThousandsMark | None = None
     """Mark between groups of three digits in such numbers; null: none. A space: also a no-break or narrow one."""
     time: Literal["absolute", "relative", "row"] = "absolute"
-    """relative: since the sequence's start; row: none, a row's place in its file times row_period."""
+    """relative: since the sequence's start; row: a row's place."""
     row_period: Duration = 1_000_000
-    """With `time: row`: the time from one row to the next."""
+    """With `time: row`: from one row to the next."""
     time_unit: TimeUnit = "s"
     """Unit of numeric times, absolute or relative."""
     time_format: TimeFormatText | None = None
     """strptime tokens, or excel, wincc_time_ms, unix_s, unix_ms, unix_us, unix_ns, dotnet_ticks, filetime, garmin_fit;
     null: RFC 3339 or numbers."""
     timezone: str | None = None
-    """IANA time zone of dates without a UTC offset; null: such dates are unreadable."""
+    """IANA zone of dates without an offset; null: they are unreadable."""
     missing: MissingTexts = ()
-    """Texts in place of numbers that mean a missing value, in any case; others are counted as unreadable values."""
+    """Texts that mean missing; others are bad values."""
     quality: QualitySettings | None = None
     """Quality of all readings of a message; null: messages have none."""
     default_stream: str | None = None
@@ -378,7 +378,7 @@ class DecodeSettings(ConfigSection):
     max_samples_per_message: int = Field(default=100_000, ge=1)
     """Longer chunks are unreadable."""
     max_dead_letter_bytes: Size = 65_536
-    """Bytes of the original kept in a dead letter."""
+    """Bytes kept in a dead letter."""
 
     @field_validator("timezone")
     @classmethod

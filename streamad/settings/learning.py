@@ -28,11 +28,11 @@ class ModelSettings(ConfigSection):
     name: Name = "default"
     """Name in the registry."""
     recordings: Url | None = None
-    """Recordings of normal sequences for `streamad train`; null: the source."""
+    """What `streamad train` learns from; null: the source."""
     registry: RegistryPlace = "registry"
     """Folder of the model registry, or its URL in an object store: s3://, gs://, az://."""
     cache: LocalFolder = Path("registry-copies")
-    """Local folder for what such a registry needs on each machine: copies of versions, state of trainings."""
+    """Local folder, for a registry at a URL: copies of versions, state of trainings."""
     detector: str = "ensemble"
     """Kind: ensemble, neutral_ad, a simple one (pointwise, pca, nearest, minirocket, unfolded, mpca), or yours."""
     options: dict[str, Any] = Field(default={})
@@ -42,21 +42,21 @@ class ModelSettings(ConfigSection):
     keep: int | None = Field(default=None, ge=1)
     """Versions kept: after a training older ones are removed, never those that may still be needed; null: all."""
     seed: int = Field(default=0, ge=0)
-    """Seed of training: same data and seed, same model."""
+    """Same data and seed, same model."""
     backend: Literal["auto", "torchscript", "onnxruntime", "openvino"] = "torchscript"
-    """What scores: torchscript; onnxruntime or openvino, which need no torch; auto: the fastest that is installed."""
+    """torchscript; onnxruntime or openvino (no torch); auto: the fastest installed."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """auto, cpu, cuda or cuda:i."""
     calibration: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
+    """Share of recordings held out (from 150 sequences on)."""
     folds: int = Field(default=5, ge=2)
     """Folds of the out-of-fold calibration."""
     references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket", "unfolded", "mpca")
-    """Kinds of detectors, with their default options, that a trained model is compared with; []: none, no faults."""
+    """Kinds to compare a trained model with; `[]`: none, and no faults are injected."""
     effort: Effort | None = None
-    """Effort of training: quick (seconds), normal (minutes), thorough; null: the detector's default."""
+    """quick (seconds), normal (minutes), thorough; null: the detector's default."""
     time_limit: Duration | None = None
-    """Longest time of one fit (each fold and the final model is one), which ends at an epoch's end; null: none."""
+    """Longest time of one fit (of a fold or the final model); null: none."""
 
     @field_validator("time_limit")
     @classmethod
@@ -80,13 +80,13 @@ class DriftSettings(ConfigSection):
     """When a shift of the scores or of a channel is drift."""
 
     enabled: bool = True
-    """Watch the scores and every channel's mean and spread."""
+    """Watch scores and channels."""
     false_events: float = Field(default=1.0, gt=0, le=1000)
-    """Most drift events expected in 10,000 sequences of an unchanged plant."""
+    """Most false drift events in 10,000 sequences."""
     min_sequences: int = Field(default=100, ge=20)
     """Fewest sequences to compare with."""
     changed_share: float = Field(default=0.5, gt=0, lt=1)
-    """The plant has changed for good if, during drift, a larger share of the latest sequences alerts."""
+    """Share of alerts during drift that means a changed plant."""
     changed_over: int = Field(default=50, ge=10)
     """Number of those latest sequences."""
 
@@ -110,7 +110,7 @@ class LearningSettings(ConfigSection):
     store: Path = Path("inliers")
     """Folder of the inlier store, on the learner's machine."""
     reserve: float = Field(default=0.2, gt=0, lt=0.9)
-    """Share of all sequences, drawn by a hash of the id, that never trains: half calibrates, half compares."""
+    """Share that never trains: calibrates and compares."""
     accept_above: float = Field(default=0.05, ge=0, lt=1)
     """Normal sequences with a larger p-value may train."""
     max_training: int = Field(default=2000, ge=50)
@@ -118,17 +118,17 @@ class LearningSettings(ConfigSection):
     max_age: Duration = 90 * _DAY_US
     """Sequences that ended earlier are dropped."""
     keep_windows: Duration = 30 * _DAY_US
-    """Files of windows are deleted so long after the learner has read them; a topic has a retention of its own."""
+    """Files of windows are deleted so long after the learner has read them."""
     feedback: Url | None = None
     """The former name of the key `marks`; null: `marks` says it."""
     feedback_principal: str | None = Field(default=None, min_length=1)
-    """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
+    """Kafka header of the sender, set by broker or proxy, never by the sender; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
-    """Largest share of sequences that marks keep out of training, and of false alarms in the second challenger's."""
+    """Bound on what marks keep out, and on false alarms that train."""
     promote: Literal["auto", "person"] = "auto"
     """Who puts a version into service that passed the promotion rule: the learner (auto), or two people (person)."""
     feedback_trust: Literal["person", "auto"] = "person"
-    """A version that false alarms have changed waits for a person, or is promoted by the rule (auto)."""
+    """Versions changed by false alarms wait for a person, or not (auto)."""
     schedule: str | None = "0 3 * * *"
     """Cron expression (UTC) of retraining; null: none."""
     after_inliers: int | None = Field(default=None, ge=10)
@@ -136,19 +136,19 @@ class LearningSettings(ConfigSection):
     on_drift: bool = True
     """Retrain on drift."""
     min_interval: Duration = 3_600_000_000
-    """Shortest time between two trainings that nobody requested."""
+    """Shortest time between automatic trainings."""
     first_training: int = Field(default=200, ge=20)
     """Sequences collected before the first training."""
     min_training: int = Field(default=60, ge=10)
     """Fewest sequences to train on."""
     presumed_anomalies: float = Field(default=0.0, ge=0, lt=0.5)
-    """Share of anomalies presumed in sequences without a verdict (first training, relearning)."""
+    """Share of anomalies presumed in unjudged sequences."""
     trim: float = Field(default=0.05, ge=0, lt=0.5)
-    """Worst-scoring share of the training set, dropped after a first fit."""
+    """Worst-scoring share of the training set, dropped."""
     relearn: Literal["off", "auto"] = "off"
-    """auto: after a lasting change, learn anew from the sequences since then."""
+    """auto: learn anew after a lasting change."""
     threads: int = Field(default=1, ge=1)
-    """Threads of the training process, which has the lowest priority."""
+    """Threads of the training process."""
     drift: DriftSettings = DriftSettings()
     """When a shift is drift."""
     promotion: PromotionSettings = PromotionSettings()
@@ -233,11 +233,11 @@ class RoutingSettings(ConfigSection):
     """Which model judges a sequence: the one named after the value of a field of its messages."""
 
     field: str
-    """Field that chooses the model (dotted path for nested ones)."""
+    """Field that chooses the model."""
     values: tuple[Name, ...] = ()
     """Known values; each has its own model, model.name.VALUE."""
     unknown: Literal["own", "default", "unscorable"] = "own"
-    """Other values: their own model (it starts learning), the default one (model.name), or no verdict."""
+    """Other values: their own model, the default one, or no verdict (`unscorable`)."""
     missing: Literal["default", "unscorable"] = "default"
     """Messages without the field: model.name, or no verdict."""
     max_models: int = Field(default=20, ge=1)

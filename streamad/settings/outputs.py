@@ -30,9 +30,9 @@ class EarlySettings(ConfigSection):
     """Warnings while a sequence runs: looks at fixed ages, judged together at a rate of their own."""
 
     false_alarm_rate: float = Field(default=0.01, gt=0, lt=1)
-    """A normal sequence is ever warned of with at most this probability, whatever the number of looks."""
+    """A normal sequence is ever warned of with at most this probability."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Duration, ...], Field(min_length=1, max_length=50)] = 10
-    """How many looks, evenly spaced up to the usual length, or the ages of the looks ([30m, 1h]; needs a grid)."""
+    """How many looks, up to the usual length; or their ages (`[30m, 1h]`, with `window.resample`)."""
 
     def contradiction(self, resample: object) -> str | None:
         """Return why the ages cannot be used without a grid (``resample`` None), or at all; None if they can."""
@@ -85,22 +85,22 @@ class SinkSettings(ConfigSection):
     events: Url | None = None
     """Events for the operator."""
     status: Url | None = None
-    """The status of each worker; a path is a folder, which has a file for each."""
+    """Status of each worker: a topic, or a folder."""
     decisions: Url | None = None
     """Who decided what about models, config and marks (`streamad audit`); a file has one of people beside it."""
     options: dict[str, dict[str, Any]] = Field(default={})
-    """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
+    """Options of connectors by scheme (`kafka: {...}`)."""
 
 
 class DisplaySettings(ConfigSection):
     """What is kept for people to look at."""
 
     windows: Literal["alerts", "all"] = "alerts"
-    """Judged windows that the windows sink gets: of alerts and a hash-drawn 5 % of the others, or of all sequences."""
+    """Windows of alerts and 5 % of the others, or of `all`."""
     status_interval: Duration = Field(default=10_000_000, ge=1_000_000, le=3_600_000_000)
     """How often a worker writes its status."""
     open: bool = False
-    """Whether the readings so far of open sequences are written with the status."""
+    """Write open sequences' readings so far with the status."""
 
 
 def _network(text: str) -> str:
@@ -131,27 +131,27 @@ class ProxySettings(ConfigSection):
     operators: tuple[str, ...] = ()
     """Groups that may judge alerts."""
     engineers: tuple[str, ...] = ()
-    """Groups that may act on models, too (with `web.allow: models`)."""
+    """Groups that may also act on models."""
 
 
 class TlsSettings(ConfigSection):
     """What the page needs to serve https by itself."""
 
     certificate_file: Path
-    """File of the certificate, with those of its issuers (PEM)."""
+    """Certificate with its issuers' (PEM)."""
     key_file: Path
-    """File of its private key (PEM, without a password)."""
+    """Its key, without a password (PEM)."""
 
 
 class AuthSettings(ConfigSection):
     """Who may open the page."""
 
     users: Path | None = None
-    """File of those who log in with a password (`streamad web user add` makes it); null: whoever has the link."""
+    """File of those who log in; null: the printed link."""
     idle: Duration = Field(default=43_200_000_000, ge=60_000_000)
-    """After so long without use people must log in again; a page that renews by itself is no use."""
+    """Unused for so long, a session ends."""
     session: Duration = Field(default=604_800_000_000, ge=60_000_000)
-    """After so long people must log in again in any case."""
+    """The longest session."""
 
     token: TokenSettings | None = None
     """A token for programs; null: none."""
@@ -173,19 +173,19 @@ class WebSettings(ConfigSection):
     port: int = Field(default=8484, ge=0, le=65_535)
     """Port to listen at; 0: any free one."""
     hosts: tuple[str, ...] = ()
-    """Further names of the page in browsers, such as that of the proxy."""
+    """More names of the page."""
     view: Path = Path("view.sqlite3")
-    """File of the page's view of the outputs; if it is deleted, it is built again."""
+    """File of its view of the outputs."""
     keep: Duration = 90 * 86_400_000_000
-    """How long the view keeps a sequence, before the newest."""
+    """How long the view keeps a sequence."""
     max_bytes: Size = 5_000_000_000
     """Largest size of the view; windows of sequences without an alert go first."""
     max_browsers: int = Field(default=100, ge=1, le=10_000)
-    """Pages that are open at a time; further ones get a sentence."""
+    """Pages open at a time."""
     language: Literal["auto", "en", "de"] = "auto"
-    """Language of the page; auto: the one that the browser prefers."""
+    """`auto`: as the browser prefers; `en`, `de`."""
     allow: Literal["judging", "models"] = "judging"
-    """What may be done on the page: judge alerts, or also promote, decline, roll back and relearn."""
+    """`judging` of alerts, or also acts on models (`models`)."""
     tls: TlsSettings | None = None
     """Certificate and key, to serve https; null: http."""
     auth: AuthSettings = AuthSettings()
@@ -233,7 +233,7 @@ class BridgeSettings(ConfigSection):
     to: Url | None = None
     """Topic or `.jsonl` file that it writes; null: what `source.url` reads."""
     listen: Listen = None
-    """Address of the bridge's own /metrics, /livez and /readyz, as metrics.listen."""
+    """Address of the bridge's own metrics."""
 
 
 def split_address(listen: str) -> tuple[str, int]:
@@ -277,33 +277,33 @@ class ReceiverSettings(ConfigSection):
     """Who is told of alerts, of which, and how often."""
 
     name: Name
-    """Its name in the log; its position is kept under it."""
+    """Its name, also of its position."""
     url: Annotated[str, AfterValidator(_web_address)] | None = None
     """Webhook: the address that gets JSON by POST."""
     secret: SecretSource | None = None
     """Webhook: what each notice is signed with (Standard Webhooks); base64, `whsec_` may precede it."""
     ca_file: Path | None = None
-    """Webhook: certificates of the authorities that its address is checked with; null: the known ones."""
+    """Webhook: authorities to trust; null: the known ones."""
     apprise: SecretSource | None = None
     """Mail, Teams, Slack: the apprise URL, such as `mailtos://...`; it holds passwords."""
     on: tuple[Literal["alerts", "warnings"], ...] = Field(default=("alerts",), min_length=1)
-    """What it is told of: alerts, warnings of running sequences (`alerts.early`), or both."""
+    """What it is told of: `alerts`, `warnings`."""
     picture: bool = True
-    """Mail, Teams, Slack: attach a picture of the first alert of a notice, if its window is kept."""
+    """Mail, Teams, Slack: attach a picture."""
     streams: tuple[str, ...] = ()
-    """Patterns (`reactor-*`) of the streams that it is told of; []: all."""
+    """Patterns (`reactor-*`) of streams; []: all."""
     models: tuple[str, ...] = ()
-    """Patterns of the models that it is told of; []: all."""
+    """Patterns of models; []: all."""
     max_p: float | None = Field(default=None, gt=0, le=1)
-    """Largest p-value of the alerts and warnings it gets; null: all."""
+    """Largest p-value of its alerts; null: all."""
     digest: Duration | None = Field(default=None, le=_DAY_US)
-    """At most one notice in so much time, of all since the last; null: 0 for a webhook, 1m for others."""
+    """At most one notice in so much time; null: 0 for a webhook, 1m for others."""
     quiet: Duration = Field(default=0, le=_DAY_US)
-    """After a notice of an alert (warning) on a stream, its further ones wait so long, and come in one notice."""
+    """After a notice on a stream, its further alerts wait so long."""
     tries: int = Field(default=20, ge=1, le=1_000)
-    """How often a notice is tried before it is given up; the pauses double from 1 s to 10 min."""
+    """How often a notice is tried, with doubling pauses."""
     start: Literal["latest", "earliest"] = "latest"
-    """Where it begins the first time: with the next alert, or with all that are kept."""
+    """The first time: the next alert, or the earliest kept."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ReceiverSettings:
@@ -329,9 +329,9 @@ class NotifySettings(ConfigSection):
     """Who is told of alerts, by `streamad notify`."""
 
     link: Annotated[str, AfterValidator(_base_address)] | None = None
-    """Base address of the page, for the link to each sequence (`LINK/s/ID`); null: no link."""
+    """Base address of the page, for links; null: none."""
     undelivered: Url | None = None
-    """File or topic that gets an event for each notice that is given up; null: the log alone."""
+    """File or topic of events for notices given up; null: the log."""
     receivers: tuple[ReceiverSettings, ...] = ()
     """Who is told."""
 

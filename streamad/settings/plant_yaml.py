@@ -53,7 +53,7 @@ class SourceSettings(ConfigSection):
     url: Url
     """A path or glob for files, s3://bucket/folder and the like, or kafka://host:port/topic; after '?' options."""
     options: dict[str, Any] = Field(default={})
-    """Options of the connector (`streamad check --options` lists them)."""
+    """The connector's options (`streamad check --options`)."""
 
 
 class SequenceSettings(ConfigSection):
@@ -76,9 +76,9 @@ class SequenceSettings(ConfigSection):
     max_samples: int = Field(default=1_000_000, ge=1)
     """Limit in samples, always on."""
     allowed_lateness: Duration = 0
-    """Event time by which samples may arrive out of order."""
+    """How far samples may come out of order."""
     closed_memory: Duration | None = None
-    """How long ids of ended sequences are kept; null: max_duration + allowed_lateness."""
+    """How long ended ids are remembered; null: max_duration + allowed_lateness."""
     max_late: float = Field(default=0.05, ge=0, le=1)
     """Larger share of a sequence's samples late before its end: unscorable."""
     max_merged: float = Field(default=0.05, ge=0, le=1)
@@ -86,7 +86,7 @@ class SequenceSettings(ConfigSection):
     max_streams: int = Field(default=10_000, ge=1)
     """Further streams are refused (dead letters)."""
     max_buffered_bytes: Size = 512_000_000
-    """Memory for open sequences; above it the source is paused, then the largest sequence ends."""
+    """Memory of open sequences; then the source pauses, then the largest ends."""
 
     @model_validator(mode="after")
     def _modes_have_limits(self) -> SequenceSettings:
@@ -138,7 +138,7 @@ class WindowSettings(ConfigSection):
     resample: ResampleSettings | None = None
     """Uniform time grid for multi-rate sensors; null: none."""
     longer: Literal["truncate", "resample", "reject"] = "resample"
-    """Sequences longer than L: cut at L, squeezed to L, or unscorable."""
+    """Longer than L: cut at L, squeezed, or unscorable."""
     max_missing: float = Field(default=0.2, ge=0, le=1)
     """Larger share of a channel missing: unscorable."""
     min_samples: int = Field(default=2, ge=1)
@@ -153,17 +153,17 @@ class RunSettings(ConfigSection):
     batch_windows: int = Field(default=64, ge=1)
     """Most windows scored together."""
     batch_wait: Duration = 50_000
-    """Longest wait of a window for its batch."""
+    """Longest wait for a batch."""
     commit_interval: Duration = 1_000_000
     """Longest time between commits while outputs wait."""
     outage_after: Duration = 10_000_000
-    """Silence of the source (no empty poll either) that counts as an outage: idle time starts anew."""
+    """Silence of the source that counts as an outage."""
     report_interval: Duration = 60_000_000
-    """Interval of the status line in the log; 0: never."""
+    """Interval of the status line; 0: never."""
     stall_timeout: Duration = 300_000_000
-    """The process ends with an error if work waits and nothing moves for so long; 0: never."""
+    """End with an error if work waits and nothing moves; 0: never."""
     stop_timeout: Duration = 10_000_000
-    """After Ctrl-C or SIGTERM, longest wait for verdicts; the rest is read again by the next run."""
+    """Longest wait for verdicts at a stop; the rest is read again."""
 
     @field_validator("checkpoint")
     @classmethod
@@ -220,7 +220,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     """The detector."""
     models: RoutingSettings | None = None
-    """Several models, chosen by a field of the messages (recipe, product, exercise); null: one model."""
+    """Models chosen by a field of the messages; null: one model."""
     alerts: AlertSettings = AlertSettings()
     """When a sequence is an alert."""
     learning: LearningSettings | None = None

@@ -41,9 +41,9 @@ class SchemaRegistrySettings(ConfigSection):
     token: Secret | None = None
     """Bearer token in place of user and password, read at every request: {env: NAME} or {file: PATH}."""
     ca_file: Path | None = None
-    """PEM file of trusted authorities; null: the known ones."""
+    """PEM of authorities; null: the known ones."""
     cert_file: Path | None = None
-    """PEM file of our own certificate (mutual TLS)."""
+    """PEM of our certificate (mutual TLS)."""
     key_file: Path | None = None
     """PEM file of its key, without a password."""
     plaintext: bool = False
@@ -51,7 +51,7 @@ class SchemaRegistrySettings(ConfigSection):
     timeout: Duration = Field(default=10_000_000, ge=100_000, le=300_000_000)
     """Longest wait for a whole answer."""
     give_up_after: Duration = Field(default=600_000_000, ge=1_000_000)
-    """Exit when a schema could not be asked for this long (a supervisor restarts)."""
+    """Without an answer for so long: exit."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> SchemaRegistrySettings:
