@@ -24,6 +24,7 @@ MOST_WAITING = 1_000
 """Notices that wait at a time."""
 MOST_QUIET = 20_000
 """Streams that are quiet at a time: with more the oldest quiet period ends early."""
+_IDS = 1 << 128
 MOST_STREAMS = 100
 """Streams of a digest that are counted."""
 
@@ -49,7 +50,7 @@ class Batch:
     numbers: list[int] = field(default_factory=list)
     n_warnings: int = 0
     streams: set[str] = field(default_factory=set)
-    _ids: blake2b = field(default_factory=lambda: blake2b(digest_size=16))
+    _ids: int = 0
 
     @property
     def count(self) -> int:
@@ -58,8 +59,8 @@ class Batch:
 
     @property
     def id(self) -> str:
-        """Return the alert's id; for several one that the same alerts have again."""
-        return id_of(self.first[0].message) if self.count == 1 else self._ids.hexdigest()
+        """Return the alert's id; for several one that the same alerts have again, however they were joined."""
+        return id_of(self.first[0].message) if self.count == 1 else f"{self._ids % _IDS:032x}"
 
     def add(self, arrival: Arrival, number: int) -> None:
         """Add the alert of message ``number``."""
@@ -69,7 +70,7 @@ class Batch:
             self.streams.add(arrival.message.stream)
         self.numbers.append(number)
         self.n_warnings += isinstance(arrival.message, EarlyWarning)
-        self._ids.update(id_of(arrival.message).encode("utf-8", "replace"))
+        self._ids += int.from_bytes(blake2b(id_of(arrival.message).encode("utf-8", "replace"), digest_size=16).digest())
 
     def add_all(self, other: Batch) -> None:
         """Add the alerts of a later batch."""
@@ -77,7 +78,7 @@ class Batch:
         self.streams |= set(sorted(other.streams)[: MOST_STREAMS - len(self.streams)])
         self.numbers += other.numbers
         self.n_warnings += other.n_warnings
-        self._ids.update(other._ids.digest())
+        self._ids += other._ids
 
 
 @dataclass(slots=True)

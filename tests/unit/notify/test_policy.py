@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamad.messages import Alert, EarlyWarning, ModelRef
 from streamad.notify import policy as module
-from streamad.notify.policy import Batch, Policy
+from streamad.notify.policy import Arrival, Batch, Policy
 from streamad.outputs.ledger import Ledger
 from streamad.settings.outputs import ReceiverSettings
 from tests.support.notify.plant import id_of, message
@@ -116,6 +116,25 @@ def test_the_same_alerts_give_a_digest_the_same_id() -> None:
         assert batch is not None
         ids.add(batch.id)
     assert len(ids) == 2
+
+
+def test_the_same_alerts_give_a_digest_the_same_id_however_they_are_joined() -> None:
+    """Partitions come in another order after a kill, and what was quiet then is joined otherwise."""
+    ids = set()
+    for parts in ([[1, 2, 3, 4]], [[4], [3], [2, 1]], [[2, 3], [1, 4]], [[1], [2], [3], [4]]):
+        whole = Batch()
+        for part in parts:
+            one = Batch()
+            for i in part:
+                one.add(Arrival(alert(i), 0.0), i)
+            whole.add_all(one)
+        ids.add(whole.id)
+    (name,) = ids
+    assert len(name) == 32
+    other = Batch()
+    for i in (1, 2, 3, 5):
+        other.add(Arrival(alert(i), 0.0), i)
+    assert other.id != name
 
 
 def test_a_quiet_stream_waits_and_comes_in_one_notice_others_go_at_once() -> None:
