@@ -22,6 +22,7 @@ from streamad.tables import ColumnBatch
 from streamad.types import Record, SequenceFrom
 from streamad_connectors.files.deeper import deeper_recordings
 from streamad_connectors.files.formats.known import ENDINGS, FORMATS, Format, format_by_ending, format_of
+from streamad_connectors.files.formats.links import ANYWHERE, Bound
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord
 from streamad_connectors.files.hive import Fields, fields_of, is_partition
@@ -54,7 +55,7 @@ class Remote(Protocol):
 class FoundFile:
     """One file to read: its path, the name of its partition, its format, and the fields that its folders give.
 
-    ``remote``: nothing is at the path but while it is ``held``.
+    ``remote``: nothing is at the path but while it is ``held``. ``bound``: where a link at the path may lead.
     """
 
     path: Path
@@ -62,9 +63,11 @@ class FoundFile:
     format: Format
     fields: Fields = ()
     remote: Remote | None = None
+    bound: Bound = ANYWHERE
 
     def held(self) -> AbstractContextManager[None]:
         """Return the block within which the file can be read. Raises SourceError as it begins."""
+        self.bound.check_one(self.path)  # since it was found, a link may have taken its place
         return nullcontext() if self.remote is None else self.remote.hold()
 
     @property
@@ -99,7 +102,8 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     base = _normal(base_dir)
     if not paths:
         raise SourceError(_nothing_found(_normal(base / _expanded(rest)), Path(rest), options))
-    return [found_file(item, _partition(item, base), options) for item in sorted(paths)]
+    bound = bound_of(rest, options, base_dir)
+    return [replace_fields(found_file(item, _partition(item, base), options), bound=bound) for item in sorted(paths)]
 
 
 def found_file(
@@ -114,8 +118,26 @@ def found_file(
     return FoundFile(path, partition, of, fields, remote)
 
 
+def bound_of(rest: str, options: FileOptions, base_dir: Path) -> Bound:
+    """Return where links among the files of ``rest`` may lead; a file that is named itself may lie anywhere."""
+    path = _normal(_normal(base_dir) / _expanded(rest))
+    if options.links == "anywhere" or path.is_file():
+        return ANYWHERE
+    return Bound(path if path.is_dir() else Path(*path.parts[: _first_pattern(path)]))
+
+
 def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path]:
-    """Return the paths of the present files of ``rest`` (see ``find_files``). Raises SourceError."""
+    """Return the paths of the present files of ``rest`` (see ``find_files``).
+
+    Raises SourceError, also for a link that leads out of their folder.
+    """
+    paths = _matching_paths(rest, options, base_dir)
+    if paths:
+        bound_of(rest, options, base_dir).check(paths)
+    return paths
+
+
+def _matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path]:
     if not rest:
         raise SourceError("the file source needs a path, a folder or a pattern, for example file:recordings/*.csv")
     path = _normal(_normal(base_dir) / _expanded(rest))
@@ -236,11 +258,15 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
-def _in(folder: Path) -> Iterator[Path]:
-    """Yield what lies in ``folder``, and in its hive folders at any depth."""
+def _in(folder: Path, entered: set[str] | None = None) -> Iterator[Path]:
+    """Yield what lies in ``folder``, and in its hive folders at any depth, each once: links may go in circles."""
+    entered = {os.path.realpath(folder)} if entered is None else entered
     for item in folder.iterdir():
         if is_partition(item.name) and item.is_dir():
-            yield from _in(item)
+            real = os.path.realpath(item)
+            if real not in entered:
+                entered.add(real)
+                yield from _in(item, entered)
         else:
             yield item
 
@@ -251,11 +277,14 @@ def _visible_files(paths: Iterable[Path]) -> list[Path]:
 
 def _matches(path: Path) -> list[Path]:
     """Expand the pattern ``path``, from its first part that holds a wildcard on."""
-    parts = path.parts
-    first = next((i for i, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
+    parts, first = path.parts, _first_pattern(path)
     if first is None:
         return []
     return _visible_files(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+
+
+def _first_pattern(path: Path) -> int | None:
+    return next((i for i, part in enumerate(path.parts) if any(mark in part for mark in "*?[")), None)
 
 
 def _nothing_found(path: Path, given: Path, options: FileOptions) -> str:

@@ -19,6 +19,8 @@ class ObjectOptions(FileOptions):
     def _check_finite(self) -> Self:
         if self.follow:
             raise ValueError("follow is for files of this machine; leave it out, and run again when more is there")
+        if "links" in self.model_fields_set:
+            raise ValueError("links is for files of this machine; leave it out")
         return self
 
 

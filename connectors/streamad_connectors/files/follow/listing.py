@@ -8,9 +8,10 @@ from stat import S_ISREG
 from typing import Literal, NamedTuple, TypeAlias
 
 from streamad.errors import SourceError
-from streamad_connectors.files.finding import joined_name, matching_paths
+from streamad_connectors.files.finding import bound_of, joined_name, matching_paths
 from streamad_connectors.files.follow.growing import Identity
 from streamad_connectors.files.formats.known import format_by_ending, format_of
+from streamad_connectors.files.formats.links import Bound
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import read_error
 from streamad_connectors.files.joined import OrderKey, order_key
@@ -72,14 +73,19 @@ class Listing:
     def rotated(self, log: Path) -> list[ListedFile]:
         """Return the files beside ``log`` that were rotated out of it. Raises SourceError."""
         try:
-            paths = [path for path in log.parent.iterdir() if path.name.startswith(log.name) and path != log]
+            beside = [path for path in log.parent.iterdir() if path.name.startswith(log.name) and path != log]
         except OSError as error:
             raise read_error(log.parent, error) from error
-        found = [self.look_at(path) for path in paths if _split(path, self._options)[0] == log]
+        paths = [path for path in beside if _split(path, self._options)[0] == log]
+        if self._options.links == "inside":
+            Bound(log.parent).check(paths)
+        found = [self.look_at(path) for path in paths]
         return [file for file in found if file is not None]
 
     def look_at(self, path: Path) -> ListedFile | None:
         """Return ``path`` as it is now, None if it is no regular file. Raises SourceError."""
+        if path.is_symlink():
+            bound_of(self._rest, self._options, self._base_dir).check_one(path)
         try:
             status = path.stat()
         except FileNotFoundError:

@@ -52,6 +52,11 @@ class FileOptions(ConfigSection):
         description="what happens at the end to sequences still open: judge, or hold until the next run brings the "
         "rest; default hold for joined files in streamad run, else judge",
     )
+    links: Literal["inside", "anywhere"] = Field(
+        "inside",
+        description="where links in a folder or pattern may lead: inside it, or anywhere; then whoever writes there "
+        "has any file read that streamad may read",
+    )
     follow: bool = Field(
         False,
         description="jsonl, csv: go on with what is appended, with new files and with rotated ones, until stopped",
