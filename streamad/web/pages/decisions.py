@@ -71,7 +71,7 @@ def decisions(site: Site, kind: str, behind: Place | None) -> Markup:
         "decisions.html",
         rows=[_row(each) for each in shown],
         kinds=_choices(counts, chosen),
-        heads=site.view.log_heads(),
+        ends=site.view.log_heads(),
         older=older,
         is_kept=bool(readable_urls(site.plant, "decisions")),
     )
