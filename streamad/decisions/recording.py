@@ -35,6 +35,7 @@ from streamad.types import from_us
 
 _KEY = place_key("decisions")
 _BUSY = f"end that program, or name another file ({_KEY})"
+_BEGINNING = b'{"type":"decision",'
 _WAIT_S = 30.0
 _POLL_S = 0.01
 
@@ -49,8 +50,14 @@ class Actor:
 
     def decides(self, kind: str, subject: str, reason: str = "", **details: Any) -> Decided:
         """Return a decision of this actor; ``details`` that are None or empty are left out."""
-        kept = {name: str(value) for name, value in details.items() if value not in {None, ""}}
-        return Decided(kind, subject, self.who, self.identity, reason, kept)
+        kept = {name: _encodable(str(value)) for name, value in details.items() if value not in {None, ""}}
+        subject, who, reason = map(_encodable, (subject, self.who, reason))
+        return Decided(kind, subject, who, self.identity, reason, kept)
+
+
+def _encodable(text: str) -> str:
+    """Return ``text`` as UTF-8 can hold it: arguments and file names may have other bytes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def of_command(by: str | None = None) -> Actor:
@@ -94,12 +101,12 @@ def _in_file(plant: Plant, path: Path, writer: str, decided: Sequence[Decided]) 
     with appending(path, busy=_BUSY) as descriptor:
         content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         *lines, rest = content.split(b"\n")
-        end = b""
+        end = b"\n" if rest else b""
         if _is_entry(rest):
-            end = b"\n"
             lines.append(rest)
-        elif rest:  # of a writer that was killed: what it was to decide has not come into effect
+        elif rest.startswith(_BEGINNING[: len(rest)]):  # torn by a kill: what was to be decided has no effect yet
             cut_torn_end(descriptor)
+            end = b""
         entries = _linked(plant, writer, _last_of(writer, lines), decided)
         new = end + b"".join(msgspec.json.encode(each) + b"\n" for each in entries)
         append_whole(descriptor, new, os.fstat(descriptor).st_size)

@@ -11,8 +11,8 @@ import pytest
 
 from streamad.decisions.chain import Decided, Head, entry_in, linked
 from streamad.decisions.recording import LEARNER as THE_LEARNER
-from streamad.decisions.recording import record
-from streamad.errors import OutputError
+from streamad.decisions.recording import Actor, DecisionLog, record
+from streamad.errors import OutputError, UsageError
 from streamad.messages import DecisionEntry
 from streamad.plant import Plant
 from streamad.testing import ManualClock
@@ -113,3 +113,25 @@ def test_a_foreign_line_that_is_nested_deeply_keeps_nobody_from_deciding(tmp_pat
     with (tmp_path / "out/decisions-others.jsonl").open("ab") as file:
         file.write(line + b"\n")
     assert [each.number for each in record(plant(tmp_path), PAGE, [PROMOTE])] == [2]
+
+
+@pytest.mark.parametrize("content", [b"notes of a colleague", b"a line\nand one without an end", b'{"type":"alert"'])
+def test_only_an_entry_is_cut_as_torn(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "out/decisions-others.jsonl"
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "notes")
+    (tmp_path / "notes").write_bytes(content)
+    record(plant(tmp_path), PAGE, [PROMOTE])
+    assert path.read_bytes().startswith(content + b"\n" + b'{"type":"decision",')
+    record(plant(tmp_path), PAGE, [PROMOTE])
+    assert entry_in(lines(tmp_path)[-1]).number == 2
+
+
+def test_text_that_utf_8_does_not_hold_is_recorded(tmp_path: Path) -> None:
+    actor = Actor("page", "kim\udcff", "claimed")
+    with (
+        pytest.raises(UsageError),
+        DecisionLog(plant(tmp_path)).deciding(actor, actor.decides("k", "s\udcff", "\udcff")),
+    ):
+        raise UsageError("\udcff")
+    assert [(each.who, each.reason) for each in map(entry_in, lines(tmp_path))] == [("kim\\udcff", "\\udcff")] * 2
