@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ Schema: TypeAlias = frozenset[tuple[str, str, str, str | None]]
 """Type, name, table and statement of each part of a database."""
 _MAGIC: Final = b"SQLite format 3\0"
 _APPLICATION_AT: Final = 68
+_SPACES: Final = re.compile(r"\s*([\s(),])\s*")
 _STEPS: Final = 100_000  # of SQLite's machine: some milliseconds
 
 
@@ -34,8 +36,9 @@ def application_in(path: Path) -> int | None:
 
 
 def schema_of(connection: sqlite3.Connection) -> Schema:
-    """Return the parts of a database, triggers and views too."""
-    return frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+    """Return the parts of a database, triggers and views too; spaces and line ends do not count."""
+    parts = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    return frozenset((*names, None if sql is None else _SPACES.sub(r"\1", sql)) for *names, sql in parts)
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from streamad.errors import StoreError
+from streamad.system.sqlite_files import distrust, schema_made_by, schema_of
 
 SCHEMA_VERSION: Final = 3
 _WITHOUT_COURSES: Final = 2
@@ -37,6 +38,8 @@ CREATE TABLE requests (
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+_FORMER_SCHEMA = _SCHEMA.replace(", course BLOB", "")
+_ADD_COURSES = "ALTER TABLE sequences ADD COLUMN course BLOB"
 
 
 def connected(path: Path) -> sqlite3.Connection:
@@ -105,7 +108,9 @@ def _size(path: Path) -> int | None:
 
 def _connection(path: Path, parameters: str) -> sqlite3.Connection:
     uri = f"file:{quote(os.fsencode(path))}?{parameters}"  # a folder's name may be no text
-    return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
+    distrust(connection)
+    return connection
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -120,7 +125,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         else:
             _check(connection, path)
             if not has_courses(connection):
-                connection.execute("ALTER TABLE sequences ADD COLUMN course BLOB")
+                connection.execute(_ADD_COURSES)
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
@@ -139,6 +144,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"{path} has the format {version}, this release reads {SCHEMA_VERSION}: use the release that wrote it"
         )
+    made = {schema_made_by(_SCHEMA), schema_made_by(f"{_FORMER_SCHEMA} {_ADD_COURSES}")}
+    if version == _WITHOUT_COURSES:
+        made = {schema_made_by(_FORMER_SCHEMA)}
+    if schema_of(connection) not in made:  # a trigger could change what models learn from
+        raise StoreError(f"{path} has other tables than this program makes: restore it from a backup, or move it away")
 
 
 def has_courses(connection: sqlite3.Connection) -> bool:

@@ -127,6 +127,7 @@ def test_a_window_of_another_shape_is_refused(tmp_path: Path) -> None:
         ("PRAGMA application_id = 7; CREATE TABLE a (b);", "is no inlier store"),
         ("PRAGMA application_id = 1937011305; PRAGMA user_version = 9; CREATE TABLE a (b);", "has the format 9"),
         ("PRAGMA application_id = 1937011305; PRAGMA user_version = 1; CREATE TABLE a (b);", "has the format 1"),
+        ("PRAGMA application_id = 1937011305; PRAGMA user_version = 3; CREATE TABLE a (b);", "has other tables"),
     ],
 )
 def test_another_file_in_its_place_is_refused_and_stays(content: bytes | str, says: str, tmp_path: Path) -> None:
@@ -293,6 +294,23 @@ def test_a_file_in_the_place_of_the_folder_is_no_empty_store(tmp_path: Path) -> 
         to_read(tmp_path / "inliers")
     with pytest.raises(StoreError, match="Not a directory"):
         models_in(tmp_path / "inliers" / "inliers.sqlite3")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_a_file_s_own_statements_say_is_not_done(version: int, tmp_path: Path) -> None:
+    """Whoever may write the file once could otherwise change what is learned for ever."""
+    store = store_of(tmp_path)
+    store.open()
+    store.close()
+    path = next(tmp_path.rglob("*.sqlite3"))
+    connection = sqlite3.connect(path)
+    if version == 2:
+        connection.executescript("ALTER TABLE sequences DROP COLUMN course; PRAGMA user_version = 2")
+    connection.execute("CREATE TRIGGER t AFTER INSERT ON sequences BEGIN DELETE FROM marks; END")
+    connection.close()
+    for open_it in (store.open, store.open_to_read):
+        with pytest.raises(StoreError, match="has other tables than this program makes"):
+            open_it()
 
 
 def test_a_store_of_a_former_release_is_read_and_gets_courses_once_a_learner_opens_it(tmp_path: Path) -> None:
