@@ -12,6 +12,7 @@ from streamad.messages import (
     Alert,
     Attribution,
     DeadLetter,
+    DecisionEntry,
     EarlyWarning,
     Event,
     Feedback,
@@ -29,8 +30,12 @@ from streamad.telemetry.logs import get_logger
 
 Start = Literal["earliest", "latest"]
 M_co = TypeVar("M_co", bound=Message, covariant=True)
-A = TypeVar("A", Alert, EarlyWarning, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback)
-B = TypeVar("B", Alert, EarlyWarning, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback)
+A = TypeVar(
+    "A", Alert, EarlyWarning, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, DecisionEntry
+)
+B = TypeVar(
+    "B", Alert, EarlyWarning, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, DecisionEntry
+)
 
 
 class Messages(Generic[M_co]):

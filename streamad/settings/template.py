@@ -166,6 +166,7 @@ def judging_sections(recordings: Entry, *, early: bool) -> tuple[Section, ...]:
             Entry("dead_letters", "out/dead_letters.jsonl", "unreadable messages, as they came"),
             Entry("late", "out/late.jsonl", "samples that came too late"),
             Entry("events", "out/events.jsonl", "notices for the operator"),
+            Entry("decisions", "out/decisions.jsonl", "who decided what (streamad audit)"),
             Entry("status", "out/status", "a folder: what each worker does, and what is open"),
         ),
     )

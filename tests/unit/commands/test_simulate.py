@@ -54,7 +54,7 @@ def test_the_config_fits_the_recordings(folder: Path) -> None:
     assert (folder / str(settings.model.recordings)).is_file()
     assert settings.alerts.false_alarm_rate == 0.02
     roles = sink_urls(settings)
-    assert len(roles) == 8
+    assert len(roles) == 9
     assert settings.alerts.early == EarlySettings()
     assert roles == {role: f"out/{role}.jsonl" for role in roles}
 

@@ -90,7 +90,7 @@ def test_the_example_is_valid() -> None:
     settings = load_settings(EXAMPLE)
     assert not check_parts(Plant(settings, EXAMPLE.parent, SystemClock()))
     assert [(channel.name, channel.unit) for channel in settings.channels] == list(CHANNELS)
-    assert len({*sink_urls(settings).values()}) == 7
+    assert len({*sink_urls(settings).values()}) == 8
 
 
 @pytest.mark.parametrize(

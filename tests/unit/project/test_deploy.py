@@ -435,9 +435,9 @@ def test_the_plant_in_the_containers_is_valid_too(compose: dict[str, Any], in_a_
 
 def test_all_outputs_go_to_the_brokers_of_the_source(in_a_container: Settings) -> None:
     urls = sink_urls(in_a_container)
-    assert len(urls) == 7
+    assert len(urls) == 8
     assert all(url.startswith("kafka:///fermenters.") for url in urls.values())
-    assert len(set(urls.values())) == 7
+    assert len(set(urls.values())) == 8
 
 
 def test_the_feed_and_the_training_are_of_this_plant(compose: dict[str, Any], in_a_container: Settings) -> None:
