@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +14,7 @@ from streamad.decisions.chain import entry_in
 from streamad.decisions.recording import TRAINER, current_user
 from streamad.errors import OutputError
 from streamad.learn.registry.approvals import digest_of
+from streamad.learn.registry.manifest import PromotionDecision
 from streamad.learn.registry.registry import OvertakenError
 from streamad.messages import DecisionEntry
 from streamad.outputs.versions.service import put_into_service
@@ -95,6 +97,36 @@ def test_what_cannot_be_recorded_does_not_come_into_service(config: Path) -> Non
     with pytest.raises(OutputError, match="decisions-others"):
         put_into_service(load_plant(config), "default", version, "0001")
     assert registry.current("default") == "0001"
+
+
+def test_what_a_person_turns_down_and_the_rule_refuses_is_a_decision(config: Path) -> None:
+    add(config, {"accepted": [sequence(1_000 + n) for n in range(3)]})
+    registry = registry_at(config)
+    assert train(config) == "0002"
+    held = PromotionDecision(
+        promoted=False, reason="held", decided_at=registry.manifest("default", "0002").created_at, champion="0001"
+    )
+    registry.record_decision("default", "0002", held, by=TRAINER)
+    registry.record_decision("default", "0002", msgspec.structs.replace(held, waits_for_review=True), by=TRAINER)
+    registry.promote("default", "0001", expected="0002", by=TRAINER)
+    said(config, "models", "decline", "0002", "--by", "kim", "--note", "line 2 is unlike it")
+    refused, waits, _, declined = entries(config)[2:]
+    assert [(each.kind, each.who, each.identity) for each in (refused, waits, declined)] == [
+        ("refuse", "streamad", "program"),
+        ("wait", "streamad", "program"),
+        ("decline", "kim", "claimed"),
+    ]
+    assert {each.subject for each in (refused, waits, declined)} == {"default 0002"}
+    assert (refused.reason, declined.reason) == ("held", "line 2 is unlike it")
+
+
+def test_a_mark_that_cannot_be_written_is_undone_in_the_log(config: Path) -> None:
+    (config.parent / "marks.jsonl").mkdir()
+    done = CliRunner().invoke(app, ["feedback", "--alert", identity(3), "--confirmed", "--config", str(config)])
+    assert isinstance(done.exception, OutputError), done.output
+    mark, undone = entries(config)[-2:]
+    assert (mark.kind, undone.kind, undone.subject) == ("mark", "undone", identity(3))
+    assert undone.details == {"of": str(mark.number)}
 
 
 def test_marks_and_requests_name_who_and_how_the_name_is_known(config: Path) -> None:
