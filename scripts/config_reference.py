@@ -91,13 +91,13 @@ def line(key: str, field: FieldInfo) -> str:
     default = "required" if field.is_required() else f"`{_default(field)}`"
     about = " ".join((field.description or "").split())
     about = _MARKED.sub(lambda found: found[0] if found[0][0] == "`" else f"`{found[0]}`", about)
-    words = {str(each) for each in _choices(field.annotation)}
-    if any(not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", about) for word in words):
+    words = {word for word in _choices(field.annotation) if word != field.default}
+    if any(not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", about, re.IGNORECASE) for word in words):
         about = f"{about.removesuffix('.')} ({', '.join(f'`{word}`' for word in _choices(field.annotation))})."
     return f"- {name} ({default}): {about}"
 
 
-def _choices(annotation: Any) -> list[Any]:
+def _choices(annotation: Any) -> list[str]:
     """Return the words that a key may have, if it may have no others."""
     if typing.get_origin(annotation) is Literal:
         return [word for word in typing.get_args(annotation) if isinstance(word, str) and word.strip()]

@@ -163,7 +163,7 @@ def number(mean: float | None, std: float | None) -> str:
     """Return a figure in percent as printed, with its deviation if there is one."""
     if mean is None:
         return ""
-    return f"{mean:.1f}" if std is None else f"{mean:.1f} ± {std:.1f}"
+    return f"{mean:.1f}" if std is None else f"{mean:.1f}±{std:.1f}"
 
 
 def _signed(difference: float) -> str:
