@@ -16,6 +16,7 @@ from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError
 
 from streamad.types import PartitionAssigned, Record, RecordBatch, SourceEvent
 from streamad_connectors.kafka.client.options import FETCH_WAIT_MS, Client, KafkaSourceOptions, partition_name
+from streamad_connectors.kafka.client.unpacking import bound_unpacking
 
 # After so long without an answered fetch a silent partition cannot be told from an absent broker; brokers answer a
 # fetch at least every FETCH_WAIT_MS.
@@ -30,6 +31,7 @@ _MAX_FETCH_BYTES = 50_000_000
 
 def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any) -> AIOKafkaConsumer:
     """Return a consumer, not started, that never looks for an offset by itself."""
+    bound_unpacking()
     return AIOKafkaConsumer(
         **client.consumer_kwargs(),
         fetch_max_wait_ms=FETCH_WAIT_MS,

@@ -19,6 +19,7 @@ from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
 from streamad_connectors.kafka.client.options import Client, KafkaSubscriptionOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
+from streamad_connectors.kafka.client.unpacking import bound_unpacking
 from streamad_connectors.kafka.reading.positions import Positions, Span
 from streamad_connectors.kafka.reading.tenure import Tenure
 from streamad_connectors.kafka.reading.window_parts import WindowParts
@@ -258,6 +259,7 @@ class KafkaSubscription:
         if self._consumer is not None:
             return self._consumer
         await partition_counts(self._client)  # raises if the topic does not exist
+        bound_unpacking()
         consumer = AIOKafkaConsumer(
             **self._client.consumer_kwargs(),
             group_id=self._group,
