@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +27,9 @@ from streamad.commands.shared.options import VersionOption, local_path, versions
 from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
 from streamad.plant import Plant
-from streamad.validation.protocol import Protocol
+
+if TYPE_CHECKING:
+    from streamad.validation.protocol import Protocol
 
 NOT_PASSED = 3
 """The exit code of a protocol that was written and is not passed."""

@@ -218,7 +218,9 @@ def _own_rate(expectation: Expectation, judged: Judged) -> Rate:
         labels = () if evaluation is None else evaluation.by_label
         is_fault = expectation.what == "detection"
         own = [one for one in labels if one.is_anomalous == is_fault and expectation.fault in (None, one.label)]
-        return Rate(sum(one.n_alerts for one in own), sum(one.n_sequences for one in own))
+        # Without a score no sequence alerts: that finds no fault, and is no proof of a low false-alarm rate.
+        n = sum(one.n_sequences - (0 if is_fault else one.n_unscorable) for one in own)
+        return Rate(sum(one.n_alerts for one in own), n)
     figures = judged.warned(fault=expectation.fault, lead_us=expectation.lead)
     if figures is None:
         return Rate(0, 0)

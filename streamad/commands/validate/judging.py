@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from streamad.commands.shared.figures.losses import check_usable
+from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.validate.data import Given, check_apart, files_of, given, training_files
 from streamad.commands.validate.found import Judged, facts_of, lines_of
 from streamad.commands.validate.notes import notes_of
@@ -81,9 +83,7 @@ async def _judged(runs: Runs, acceptance: Acceptance, each: Given) -> Judged:
     n_replays = acceptance.replays or 1
     report, outputs, n_records = await runs.replay(each, f"replay 1 of {n_replays}")
     if not report.verdicts:
-        raise SourceError(
-            f"data set {each.wanted.name}: no sequence was found in {each.wanted.recordings}: see streamad check"
-        )
+        raise SourceError(f"data set {each.wanted.name}: {_why_empty(report, each)}")
     judged = Judged(each, report, n_records, outputs)
     judged.evaluation()  # labels that fit no sequence are said before the other runs
     for number in range(2, n_replays + 1):
@@ -93,6 +93,15 @@ async def _judged(runs: Runs, acceptance: Acceptance, each: Given) -> Judged:
         restarted = await runs.restarted(each, report.sequences, acceptance.restarts)
         judged.restart = outputs.difference(restarted)
     return judged
+
+
+def _why_empty(report: RunReport, each: Given) -> str:
+    """Return why no sequence was found."""
+    try:
+        check_usable(report.counters, given=each.url, may_be_empty=False)
+    except SourceError as error:
+        return str(error)
+    return f"no sequence was found in {each.wanted.recordings}: see streamad check"
 
 
 def _check_unchanged(plant: Plant, found: Sequence[Given], folder: Path) -> None:

@@ -168,6 +168,14 @@ def test_labels_that_fit_no_sequence_are_an_error(plant: CliPlant) -> None:
     assert "data set test: none of the 80 judged sequences has a label" in done.err
 
 
+def test_recordings_of_nothing_say_why(plant: CliPlant) -> None:
+    (plant.folder / "test" / "day.jsonl").write_text("nothing\n")
+    expecting(plant)
+    done = plant("validate")
+    assert (done.code, done.out) == (1, "")
+    assert "error: data set test: none of 1 records is usable (1 malformed: unreadable): see streamad check" in done.err
+
+
 def test_what_is_unusable_in_the_data_fails_and_is_said(plant: CliPlant) -> None:
     with (plant.folder / "test" / "day.jsonl").open("a") as file:
         file.write("not JSON\n")
@@ -192,6 +200,22 @@ def test_what_is_unusable_in_the_data_fails_and_is_said(plant: CliPlant) -> None
     expecting(plant, limits={"lost_samples": 0.1, "unlabelled": 0.1})
     (plant.folder / "test" / "empty.jsonl").unlink()
     assert plant("validate", "--force").code == 0
+
+
+def test_a_sequence_without_a_score_proves_no_low_rate_of_false_alarms(plant: CliPlant) -> None:
+    path = plant.folder / "test" / "day.jsonl"
+    messages = [json.loads(text) for text in path.read_text().splitlines()]
+    labels = dict(text.split(",") for text in (plant.folder / "labels.csv").read_text().split()[1:])
+    for kind in ("0", "1"):
+        one = next(each for each in messages if labels[each["sequence"]] == kind)
+        one["values"] = [[None, row[1]] for row in one["values"]]
+    path.write_text("".join(json.dumps(each) + "\n" for each in messages))
+    expecting(plant, limits={"unscorable": 0.1})
+    assert plant("validate").code in (0, NOT_PASSED)
+    rates = [each["rate"] for each in protocol(plant)["lines"] if each["part"] == "rates"]
+    assert [each["n"] for each in rates] == [N_NORMAL - 1, N_ODD]
+    assert rates[1]["k"] == N_ODD - 1
+    assert line(plant, "without a score")["found"] == "2 of 80"
 
 
 def test_a_fault_that_nobody_asks_for_is_said(plant: CliPlant) -> None:
