@@ -23,7 +23,8 @@ class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
         str,
         doc(
             "A stable identifier: config, model (what is in service from here on); promote, rollback, decline, "
-            "approve; mark; retrain, relearn, purge (asked of the learner); undone (an entry whose effect failed)."
+            "approve; refuse, wait (the rule left a version out of service, or to people); mark; retrain, relearn, "
+            "purge (asked of the learner); undone (an entry whose effect failed)."
         ),
     ]
     subject: Annotated[
