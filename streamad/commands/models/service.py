@@ -60,6 +60,8 @@ def approve(
 
     Example: streamad models approve 0004 --by "Anna Berg" --note "fewer false alarms on line 2"
     """
+    if by is not None and not by.strip():  # of an unset variable: the machine's user would count as a second person
+        raise UsageError("--by '' names nobody: give the name of the person who approves, or leave it out for yourself")
     plant = load_plant(config)
     name = one_model(plant, model)
     version = registry_of(plant).named(name, version)
