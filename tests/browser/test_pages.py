@@ -38,6 +38,7 @@ PAGES = (
     "begin",
     "calibration",
     "models",
+    "decisions",
     "missing",
 )
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
@@ -64,6 +65,7 @@ def paths(judged: Path) -> dict[str, str]:
         "compare": f"/compare?id={hostile}&id={normal['verdict_id']}",
         "calibration": "/calibration",
         "models": "/models",
+        "decisions": "/decisions",
         "missing": "/s/0",
     }
 

@@ -29,7 +29,7 @@ def judged_plant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CliPlant:
     plant.write_config(
         model={"detector": "ensemble", "options": {}},
         alerts={"false_alarm_rate": 0.1},
-        sinks=SINKS,
+        sinks={**SINKS, "decisions": "out/decisions.jsonl"},
         display={"windows": "all"},
         learning=LEARNING,
         web={"port": 0},

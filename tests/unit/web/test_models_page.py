@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from streamad.commands.shared.plants import load_plant
+from streamad.decisions.recording import of_command
 from streamad.judge.calibration import Calibration
 from streamad.judge.early.model import LookForm
+from streamad.learn.registry.approvals import digest_of
 from streamad.learn.registry.manifest import (
     UNCOMPARED,
     EarlyExpectation,
@@ -28,6 +30,7 @@ from streamad.learn.store.records import TrainingRequest
 from streamad.learn.trainer.results import TrainingFailed
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.messages import Request
+from streamad.outputs.versions.approving import approve
 from streamad.types import from_us
 from streamad.web.access import Level
 from tests.support.learning.stored import (
@@ -99,6 +102,47 @@ def asked(config: Path) -> list[Request]:
 
 def in_service(config: Path) -> str | None:
     return registry_at(config).current("default")
+
+
+# --- what two people decide ---
+
+
+def test_two_people_put_a_version_into_service_on_the_page(config: Path) -> None:
+    _written(config.parent, learning={**LEARNING, "promote": "person"})
+    text = shown(config)
+    assert "Approve 0001" in text
+    assert "Approve 0002" in text, "that in service has no approvals yet"
+    assert "Put 0001 into service" not in text
+    assert "Nobody can return to 0001 before two people approve it." in text
+    digest = digest_of(registry_at(config).manifest("default", "0001"))
+    form = {"act": "approve", "version": "0001", "digest": digest, "typed": "0001", "reason": "it found the leak"}
+    assert "type 0001 to confirm" in said(config, **{**form, "typed": "1"})
+    assert "has changed since it was looked at" in said(config, **{**form, "digest": ""})
+    assert "say in a sentence" in said(config, **{**form, "reason": " "})
+    assert "two people have to approve it" in said(config, act="promote", version="0001", before="0002", typed="0001")
+    assert said(config, **form) == 'role="status">The approval of a version of default is kept.'
+    assert "kim has approved model default 0001 already" in said(config, **form)
+    text = shown(config)
+    assert re.search(r"Approvals of 0001 kim ?, .* UTC ?: it found the leak", text), text[:1500]
+    assert "Approve 0001" not in text, "kim has done so"
+    assert in_service(config) == "0002"
+    approve(load_plant(config), "default", "0001", by=of_command("Lee"), why="so did I")
+    assert in_service(config) == "0001"
+    text = shown(config)
+    assert re.search(r"Lee \(name as given\) ?, ", text)
+    assert "Put 0001 into service" not in text
+
+
+def test_who_may_not_act_sees_the_approvals_and_no_form(config: Path) -> None:
+    _written(config.parent, learning={**LEARNING, "promote": "person"})
+    approve(load_plant(config), "default", "0001", by=of_command("Lee"), why="better")
+    for level in (Level.VIEWER, Level.OPERATOR):
+        text = shown(config, level)
+        assert re.search(r"Approvals of 0001 Lee \(name as given\) ?, ", text)
+        assert "Approve 0001" not in text
+    client = page_of(config, Level.OPERATOR).browser()
+    form = {"act": "approve", "model": "default", "version": "0001", "typed": "0001", "reason": "x", "digest": "x"}
+    assert client.post("/models/act", data=form, headers=SAME).status_code == 403
 
 
 # --- what is shown ---

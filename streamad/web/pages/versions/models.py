@@ -27,7 +27,7 @@ _MOST_TOLD = 4  # versions with all their figures: that in service, then the new
 
 
 class Candidate(NamedTuple):
-    """A version that is not in service, where two people approve one: who has, and what ``person`` may do about it.
+    """A version where two people approve each: who has, and whether ``person`` may.
 
     ``digest`` is that of the content that the page shows. ``may_approve``: ``person`` has not approved it.
     """
@@ -101,12 +101,8 @@ class Versions:
         return [each.version for each in self.manifests[:_MOST_OPEN] if each.version != self.current]
 
     def candidates(self, person: Person) -> list[Candidate]:
-        """Return the newest versions that are not in service, or are without the approvals of two people."""
-        return [
-            _candidate(each, self.current, person)
-            for each in self.manifests[:_MOST_OPEN]
-            if each.version != self.current or approved(each) is None
-        ]
+        """Return the newest versions, with who has approved them."""
+        return [_candidate(each, self.current, person) for each in self.manifests[:_MOST_OPEN]]
 
     @property
     def parent(self) -> str | None:
@@ -139,7 +135,9 @@ def models(site: Site, person: Person, said: str, acted_on: str) -> Markup:
     by_two = site.plant.settings.needs_approvals
     candidates = {one.name: one.candidates(person) for one in found} if by_two else {}
     to_promote = {
-        one.name: [each.version for each in candidates[one.name] if each.is_approved] if by_two else one.others
+        one.name: [each.version for each in candidates[one.name] if each.is_approved and each.version != one.current]
+        if by_two
+        else one.others
         for one in found
     }
     given = {"by_two": by_two, "candidates": candidates, "to_promote": to_promote}
