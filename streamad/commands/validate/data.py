@@ -149,16 +149,18 @@ def file_digest(path: Path, name: str) -> FileDigest:
 
 
 def check_apart(found: Sequence[Given]) -> None:
-    """Raise UsageError if two data sets have a file in common: its sequences would count twice."""
-    homes: dict[str, str] = {}
+    """Raise UsageError if two files have the same content: its sequences would count twice."""
+    homes: dict[str, tuple[str, str]] = {}
     for each in found:
+        name = each.wanted.name
         for file in each.files:
-            other = homes.setdefault(file.sha256, each.wanted.name)
-            if other != each.wanted.name:
-                raise UsageError(
-                    f"the data sets {other} and {each.wanted.name} both have the content of {file.name}: its sequences "
-                    "would count twice; leave it out of one of them"
-                )
+            if file.sha256 in homes:
+                other, twin = homes[file.sha256]
+                both = f"the data sets {other} and {name} both have the content of {file.name}"
+                if other == name:
+                    both = f"data set {name}: {twin} and {file.name} have the same content"
+                raise UsageError(f"{both}: its sequences would count twice; leave it out once")
+            homes[file.sha256] = name, file.name
 
 
 def training_files(plant: Plant) -> dict[str, str] | str:

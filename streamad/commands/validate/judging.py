@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 from streamad.commands.shared.figures.losses import check_usable
@@ -13,7 +13,7 @@ from streamad.commands.validate.notes import notes_of
 from streamad.commands.validate.origin import models_of, origin_of
 from streamad.commands.validate.running import Runs
 from streamad.errors import SourceError, UsageError, some_of
-from streamad.messages import ModelRef
+from streamad.messages import ModelRef, Verdict
 from streamad.offline.models import versions_in_service
 from streamad.plant import Plant
 from streamad.types import from_us
@@ -32,7 +32,8 @@ async def validated(plant: Plant, acceptance: Acceptance, path: Path, versions: 
     _check_wanted(plant, acceptance, found)
     origin, trained_on = origin_of(plant, path), training_files(plant)
     pinned = {**versions_in_service(plant), **versions}
-    judged = [await _judged(Runs(plant, pinned), acceptance, each) for each in found]
+    seen: dict[tuple[Hashable, ...], str] = {}
+    judged = [await _judged(Runs(plant, pinned), acceptance, each, seen) for each in found]
     _check_unchanged(plant, found, folder)
     if origin_of(plant, path) != origin:
         raise SourceError("the config or the expectations were changed while they were validated: run it again")
@@ -78,12 +79,13 @@ def _check_wanted(plant: Plant, acceptance: Acceptance, found: Sequence[Given]) 
             raise UsageError(f"{where}: no label of its data means {what}; there are {some_of([*kinds]) or 'none'}")
 
 
-async def _judged(runs: Runs, acceptance: Acceptance, each: Given) -> Judged:
-    """Return what was found on a data set, after all its runs."""
+async def _judged(runs: Runs, acceptance: Acceptance, each: Given, seen: dict[tuple[Hashable, ...], str]) -> Judged:
+    """Return what was found on a data set, after all its runs; ``seen``: the data set of each sequence so far."""
     n_replays = acceptance.replays or 1
     report, outputs, n_records = await runs.replay(each, f"replay 1 of {n_replays}")
     if not report.verdicts:
         raise SourceError(f"data set {each.wanted.name}: {_why_empty(report, each)}")
+    _check_once(seen, each.wanted.name, report.verdicts)
     judged = Judged(each, report, n_records, outputs)
     judged.evaluation()  # labels that fit no sequence are said before the other runs
     for number in range(2, n_replays + 1):
@@ -102,6 +104,19 @@ def _why_empty(report: RunReport, each: Given) -> str:
     except SourceError as error:
         return str(error)
     return f"no sequence was found in {each.wanted.recordings}: see streamad check"
+
+
+def _check_once(seen: dict[tuple[Hashable, ...], str], name: str, verdicts: Sequence[Verdict]) -> None:
+    """Raise UsageError for a sequence that is there twice: copies would make every interval narrower."""
+    for one in verdicts:
+        n_before = len(seen)
+        content = (one.n_samples, *one.means, *one.spreads)
+        key = (one.stream, one.sequence, one.start_time, one.end_time, content)
+        other = seen.setdefault(key, name)
+        if len(seen) == n_before:
+            where = f"twice in the data set {name}" if other == name else f"in the data sets {other} and {name}"
+            what = f"the sequence {one.sequence!r} of {one.stream!r} that begins at {one.start_time.isoformat()}"
+            raise UsageError(f"{what} is {where}, with the same values: it would count twice; leave it out once")
 
 
 def _check_unchanged(plant: Plant, found: Sequence[Given], folder: Path) -> None:

@@ -160,6 +160,26 @@ def test_what_cannot_be_shown_is_refused_before_anything_runs(
     assert not (plant.folder / "acceptance").exists()
 
 
+def test_a_copy_of_a_sequence_does_not_count_twice(plant: CliPlant) -> None:
+    """Copies would make every interval narrower. One run for each: 4 s of a core."""
+    day, copy = plant.folder / "test" / "day.jsonl", plant.folder / "more" / "copy.jsonl"
+    copy.parent.mkdir()
+    data = [{"name": name, "recordings": name, "labels": "labels.csv"} for name in ("test", "more")]
+    copy.write_bytes(b"".join(day.read_bytes().splitlines(keepends=True)[-20:]))
+    expecting(plant, data=data)
+    done = plant("validate")
+    assert done.code == 2
+    assert "in the data sets test and more, with the same values" in done.err
+    copy.rename(day.with_name("copy.jsonl"))
+    expecting(plant)
+    done = plant("validate")
+    assert done.code == 2
+    assert "is twice in the data set test" in done.err
+    day.with_name("copy.jsonl").write_bytes(day.read_bytes())
+    plant("validate").assert_one_line_error("test/copy.jsonl and test/day.jsonl have the same content", code=2)
+    assert not (plant.folder / "acceptance").exists()
+
+
 def test_labels_that_fit_no_sequence_are_an_error(plant: CliPlant) -> None:
     (plant.folder / "labels.csv").write_text("sequence,label\nB-1,0\nB-2,1\n")
     expecting(plant)
