@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -81,7 +82,7 @@ def _only(folder: Path) -> Path:
 
 
 def unnamed() -> list[str]:
-    """Return the pages that the navigation does not name, and the names without a page."""
+    """Return the pages that the navigation does not name once, and the names without a page."""
 
     def named(nav: object) -> Iterator[str]:
         if isinstance(nav, str):
@@ -89,9 +90,9 @@ def unnamed() -> list[str]:
         for inner in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
             yield from named(inner)
 
-    return sorted(
-        {place(page) for page in pages()} ^ {*named(tomllib.loads(CONFIG.read_text("utf-8"))["project"]["nav"])}
-    )
+    there = {place(page) for page in pages()}
+    names = Counter(named(tomllib.loads(CONFIG.read_text("utf-8"))["project"]["nav"]))
+    return sorted(name for name in {*names, *there} if names[name] != 1 or name not in there)
 
 
 class _Page(HTMLParser):
@@ -136,7 +137,7 @@ def wrong_links(site: Path) -> list[str]:
 def build(out: Path) -> list[str]:
     """Build the site into ``out``, which is replaced; return what is wrong."""
     if wrong := unnamed():
-        return [f"{name}: in docs/zensical.toml, or a page, but not both" for name in wrong]
+        return [f"{name}: not once in docs/zensical.toml, or no page" for name in wrong]
     with tempfile.TemporaryDirectory() as kept:
         work = Path(kept)
         stage(work / "pages")
