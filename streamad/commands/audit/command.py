@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
@@ -16,11 +16,12 @@ import typer
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json, run_async
 from streamad.commands.shared.plants import load_plant
 from streamad.decisions.verifying import Break, KeptHead, Verifying
-from streamad.errors import StreamadError
+from streamad.errors import StreamadError, UsageError
 from streamad.messages import DecisionEntry
 from streamad.outputs.decisions import log_in, log_of
 from streamad.ports import StoredMessage
 from streamad.safe_text import visible
+from streamad.system.files import replacing
 
 audit = typer.Typer(help="Verify and export the decision log: who decided what, when and why.", no_args_is_help=True)
 
@@ -83,14 +84,22 @@ def export(
     Examples: streamad audit export --format csv --to decisions.csv; streamad audit export --to decisions.jsonl
     """
     verifying = Verifying()
-    opened = nullcontext(sys.stdout) if to is None else to.open("x", encoding="utf-8", newline="")
-    with opened as file:
+    if to is not None and (to.exists() or to.is_symlink()):
+        raise UsageError(f"{to} is there already: name another file")
+    with nullcontext(sys.stdout) if to is None else _new_file(to) as file:
         n = run_async(_export(_stored(files, config), verifying, file, form))
     if to is not None:
         err.print(f"{n} entries written to {to}")
     if not verifying.is_whole:
         _print(verifying, [], to_stderr=True)
         raise NotWholeError("the decision log is not whole: what could be read of it was exported")
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[TextIO]:
+    """Yield a file to write to, which lies at ``path`` once it is whole; after an error nothing does."""
+    with replacing(path) as descriptor, open(descriptor, "w", encoding="utf-8", newline="", closefd=False) as file:
+        yield file
 
 
 def _stored(files: list[Path] | None, config: Path) -> AsyncIterator[StoredMessage]:

@@ -17,7 +17,7 @@ from streamad.commands.audit.command import NotWholeError
 from streamad.commands.shared.plants import load_plant
 from streamad.decisions.chain import Decided
 from streamad.decisions.recording import record
-from streamad.errors import UsageError
+from streamad.errors import ConfigError, UsageError
 from tests.support.learning.stored import plant_of
 
 SINKS = {"alerts": "out/alerts.jsonl", "decisions": "out/decisions.jsonl"}
@@ -83,6 +83,19 @@ def test_a_copy_is_verified_without_a_config(config: Path, tmp_path: Path) -> No
     assert CliRunner().invoke(app, ["audit", "verify", str(copy)]).exit_code == 0
     copy.write_bytes(copy.read_bytes()[1:])
     assert CliRunner().invoke(app, ["audit", "verify", str(copy)]).exit_code == 1
+
+
+def test_an_export_that_fails_leaves_no_file_and_none_is_written_over(config: Path, tmp_path: Path) -> None:
+    to = tmp_path / "export.csv"
+    failed = run(tmp_path / "nix.yaml", "export", "--format", "csv", "--to", str(to))
+    assert isinstance(failed.exception, ConfigError)
+    assert list(tmp_path.glob("*export*")) == []
+    assert run(config, "export", "--format", "csv", "--to", str(to)).exit_code == 0
+    content = to.read_bytes()
+    again = run(config, "export", "--to", str(to))
+    assert isinstance(again.exception, UsageError)
+    assert str(again.exception) == f"{to} is there already: name another file"
+    assert to.read_bytes() == content
 
 
 def test_a_table_has_each_entry_once_and_no_formula(config: Path) -> None:
