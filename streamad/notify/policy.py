@@ -24,7 +24,6 @@ MOST_WAITING = 1_000
 """Notices that wait at a time."""
 MOST_QUIET = 20_000
 """Streams that are quiet at a time: with more the oldest quiet period ends early."""
-_IDS = 1 << 128
 MOST_STREAMS = 100
 """Streams of a digest that are counted."""
 
@@ -32,6 +31,15 @@ MOST_STREAMS = 100
 def id_of(message: Told) -> str:
     """Return the id of an alert or a warning."""
     return message.alert_id if isinstance(message, Alert) else message.warning_id
+
+
+def key_of(message: Told) -> bytes:
+    """Return 16 bytes in the place of the id."""
+    return blake2b(id_of(message).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _id_of_keys(keys: list[bytes]) -> str:
+    return blake2b(b"".join(sorted(keys)), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,13 @@ class Arrival:
 
 @dataclass(slots=True)
 class Batch:
-    """The alerts of one notice: how many, the first few, and the numbers of their messages."""
+    """The alerts of one notice: how many, the first few, the numbers of their messages and the keys of their ids."""
 
     first: list[Arrival] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     n_warnings: int = 0
     streams: set[str] = field(default_factory=set)
-    _ids: int = 0
+    keys: list[bytes] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -60,7 +68,7 @@ class Batch:
     @property
     def id(self) -> str:
         """Return the alert's id; for several one that the same alerts have again, however they were joined."""
-        return id_of(self.first[0].message) if self.count == 1 else f"{self._ids % _IDS:032x}"
+        return id_of(self.first[0].message) if self.count == 1 else _id_of_keys(self.keys)
 
     def add(self, arrival: Arrival, number: int) -> None:
         """Add the alert of message ``number``."""
@@ -70,7 +78,7 @@ class Batch:
             self.streams.add(arrival.message.stream)
         self.numbers.append(number)
         self.n_warnings += isinstance(arrival.message, EarlyWarning)
-        self._ids += int.from_bytes(blake2b(id_of(arrival.message).encode("utf-8", "replace"), digest_size=16).digest())
+        self.keys.append(key_of(arrival.message))
 
     def add_all(self, other: Batch) -> None:
         """Add the alerts of a later batch."""
@@ -78,7 +86,7 @@ class Batch:
         self.streams |= set(sorted(other.streams)[: MOST_STREAMS - len(self.streams)])
         self.numbers += other.numbers
         self.n_warnings += other.n_warnings
-        self._ids += other._ids
+        self.keys += other.keys
 
 
 @dataclass(slots=True)
@@ -102,6 +110,11 @@ class Policy:
         self._next_notice_s = float("-inf")
         self.n_held = 0
         """Alerts that wait."""
+
+    @property
+    def joins(self) -> bool:
+        """Return whether a notice may have several alerts as a rule."""
+        return self._digest_s > 0 or self._quiet_s > 0
 
     @property
     def is_full(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from streamad.errors import UsageError
@@ -17,18 +18,22 @@ from streamad.notify.picturing import Picturing
 from streamad.notify.policy import Batch, Policy, id_of
 from streamad.notify.sending import NotDelivered, ReceiverGone, Sender, deliver
 from streamad.notify.undelivered import Undelivered
+from streamad.notify.under_way import UnderWay
 from streamad.outputs.reader import Decoder, Reader, Received, Unreadable
-from streamad.outputs.reading import subscription_of
+from streamad.outputs.reading import readable_urls, subscription_of
 from streamad.plant import Plant
 from streamad.ports import HoldingSubscription
 from streamad.safe_text import described, one_line
 from streamad.settings.outputs import ReceiverSettings
+from streamad.settings.places import file_of
 from streamad.system.tasks import look_at
 from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.types import from_us
 
 ATTRIBUTION_WAIT_S = 10.0
 """So long after an alert was read its notice waits for the reasons."""
+AGAIN_WAIT_S = 10.0
+"""So long the notice that was under way in a killed process waits for its messages to be read again."""
 _LONGEST_GROUP = 64
 
 
@@ -76,6 +81,7 @@ class Receiver:
         self._shared, self._plant, self._settings, self._sender = shared, plant, settings, sender
         self._policy = Policy(settings)
         self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
+        self._under_way = UnderWay(_kept_at(plant, settings)) if self._policy.joins else None
         self._sending = asyncio.Lock()
         self._has_skipped = False
         self._feeds = [self._feed(role) for role in roles_of(plant, settings)]
@@ -147,7 +153,14 @@ class Receiver:
         if isinstance(one.message, Verdict) or not self._policy.wants(one.message):
             feed.done([one.number])
             return
-        self._policy.add(one.message, one.number * len(self._feeds) + number, _now_s())
+        under_way, ours = self._under_way, one.number * len(self._feeds) + number
+        if under_way is not None and under_way.was_told(one.message):
+            feed.done([one.number])
+            return
+        if under_way is not None and under_way.takes(one.message, ours, _now_s()):
+            self._has_news.set()
+            return
+        self._policy.add(one.message, ours, _now_s())
         self._has_news.set()
         while self._policy.is_full:
             self._has_room.clear()
@@ -165,6 +178,7 @@ class Receiver:
         self._has_skipped = True
 
     async def _send_all(self) -> None:
+        await self._go_on()
         while True:
             batch = self._policy.due(_now_s())
             self._has_room.set()
@@ -174,8 +188,28 @@ class Receiver:
                     async with asyncio.timeout(self._policy.next_s(_now_s())):
                         await self._has_news.wait()
                 continue
-            await self._tell(batch)
-            self._done(batch.numbers)
+            await self._tell_and_note(batch)
+
+    async def _go_on(self) -> None:
+        """Send the notice that a killed process had under way, once all of it was read again, or what has come."""
+        if (under_way := self._under_way) is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_WAIT_S):
+                while not under_way.is_whole:
+                    self._has_news.clear()
+                    await self._has_news.wait()
+        if (batch := under_way.end()).count:
+            await self._tell_and_note(batch)
+
+    async def _tell_and_note(self, batch: Batch) -> None:
+        """Send the notice of ``batch``, which is kept as under way until it is done. Raises ReceiverGone."""
+        if self._under_way is not None:
+            await self._under_way.begin(batch)
+        await self._tell(batch)
+        if self._under_way is not None:
+            await self._under_way.done(batch)
+        self._done(batch.numbers)
 
     async def _tell(self, batch: Batch) -> None:
         """Send the notice of ``batch``, or say that it could not be made. Raises ReceiverGone."""
@@ -251,6 +285,16 @@ class Receiver:
 
     async def _say(self, kind: str, message: str, **more: Any) -> None:
         await self._shared.undelivered.emit(kind, f"receiver {self._settings.name}: {message}", **more)
+
+
+def _kept_at(plant: Plant, settings: ReceiverSettings) -> Path:
+    """Return where the notice under way is kept: beside the position, else, with Kafka, beside the config."""
+    role = roles_of(plant, settings)[0]
+    group = group_of(plant.settings.name, settings.name, role)
+    followed = next((file_of(url, plant.base_dir) for url in readable_urls(plant, role)), None)
+    if followed is None:
+        return plant.base_dir / f".{group}.notice.position"
+    return followed.with_name(f"{followed.name}.{group}.notice.position")
 
 
 def _now_s() -> float:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import stamina
 
@@ -21,6 +22,7 @@ from streamad.notify.notices import Notice
 from streamad.notify.policy import Batch
 from streamad.notify.receiver import group_of
 from streamad.notify.service import Notifier
+from streamad.notify.under_way import UnderWay
 from streamad.notify.webhook import WebhookSender
 from streamad.plant import Plant
 from streamad_connectors.files import subscription as subscription_module
@@ -357,6 +359,66 @@ async def test_a_stop_lets_what_is_being_sent_end_and_repeats_nothing(
     async with notifying(plant):
         await until(hook, lambda hook: len(hook.notices) >= 300)
     assert hook.tries == [id_of(i) for i in range(300)]
+
+
+async def _killed(plant: Plant, hook: Hook, monkeypatch: pytest.MonkeyPatch, *, is_done: bool) -> list[int]:
+    """Let a process tell of the alerts 0 to 9 in two notices, and be killed before it stores that they are done."""
+    write(plant.base_dir, "alert", range(10))
+
+    async def killed(*_: object) -> None:
+        """The process is gone before that."""
+
+    with monkeypatch.context() as context:
+        context.setattr(GroupPosition, "save", lambda *_: None)
+        if not is_done:
+            context.setattr(UnderWay, "done", killed)
+        async with notifying(plant):
+            await until(hook, lambda hook: sum(map(_count, hook.notices)) == 10)
+    write(plant.base_dir, "alert", range(10, 15))
+    return [_count(notice) for notice in hook.notices]
+
+
+def _count(notice: dict[str, Any]) -> int:
+    return int(notice["data"].get("count", 1))
+
+
+async def test_a_digest_comes_again_after_a_kill_as_it_was_and_under_its_id(
+    tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = notified_plant(tmp_path, receiver(hook, digest="1s"))
+    before = await _killed(plant, hook, monkeypatch, is_done=False)
+    async with notifying(plant):
+        await until(hook, lambda hook: sum(map(_count, hook.notices)) == 25)
+    again = len(before)
+    assert hook.tries[again] == hook.tries[again - 1]
+    assert _count(hook.notices[again]) == before[-1]
+
+
+async def test_a_digest_that_was_delivered_before_a_kill_is_not_told_again(
+    tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = notified_plant(tmp_path, receiver(hook, digest="1s"))
+    before = await _killed(plant, hook, monkeypatch, is_done=True)
+    async with notifying(plant):
+        await until(hook, lambda hook: sum(map(_count, hook.notices)) == 25 - before[-1])
+    told = hook.tries[: len(before)]
+    assert told[-1] not in hook.tries[len(before) :]
+
+
+@pytest.mark.parametrize("content", [None, b"damaged", msgspec.msgpack.encode({"keys": [b"k" * 16], "is_done": False})])
+async def test_what_is_kept_of_a_digest_and_never_comes_holds_nothing_up(
+    content: bytes | None, tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_module, "AGAIN_WAIT_S", 0.05)
+    plant = notified_plant(tmp_path, receiver(hook, digest="1s"))
+    kept = tmp_path / "alerts.jsonl.streamad.hall.notify.first.notice.position"
+    if content is None:
+        kept.mkdir()
+    else:
+        kept.write_bytes(content)
+    write(tmp_path, "alert", range(3))
+    async with notifying(plant):
+        await until(hook, lambda hook: sum(map(_count, hook.notices)) == 3)
 
 
 def test_groups_are_file_names_and_differ() -> None:
