@@ -15,6 +15,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 UNREACHABLE = 3
 LIMIT_S = 120
+_AWAY = ("requests.exceptions.", "urllib3.exceptions.", "Could not connect")
+"""Signs in what pip-audit says that it asked, and got no answer."""
 
 
 def verdict(dependencies: list[dict[str, Any]]) -> tuple[str, int]:
@@ -33,15 +35,22 @@ def verdict(dependencies: list[dict[str, Any]]) -> tuple[str, int]:
 
 
 def audited(locks: list[Path]) -> list[dict[str, Any]]:
-    """Return what pip-audit says of each package of ``locks``; nothing where it cannot ask."""
+    """Return what pip-audit says of each package of ``locks``; nothing where it cannot ask.
+
+    Raises SystemExit if it fails otherwise, such as over a lock without hashes.
+    """
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--format", "json"]
     command += ["--progress-spinner", "off", "--timeout", "10", *(word for lock in locks for word in ("-r", str(lock)))]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
-        found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
-    except (subprocess.TimeoutExpired, ValueError):
+    except subprocess.TimeoutExpired:
         return []
-    return found
+    if done.stdout.startswith("{"):
+        found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+        return found
+    if any(sign in done.stderr for sign in _AWAY):
+        return []
+    sys.exit(f"pip-audit failed: {done.stderr.strip()[-500:]}")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from scripts.advisories import UNREACHABLE, verdict
+from scripts.advisories import UNREACHABLE, audited, verdict
 from scripts.sbom import IMAGES, packages, sbom
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,3 +54,10 @@ def test_a_package_that_was_not_looked_up_is_no_good_news() -> None:
     assert verdict([clean, skipped]) == ("not looked up: b", 1)
     assert verdict([clean, skipped, bad]) == ("1 known: c 2: PYSEC-1", 1)
     assert verdict([skipped])[1] == verdict([])[1] == UNREACHABLE
+
+
+def test_what_cannot_be_audited_is_a_failure_and_no_silent_service(tmp_path: Path) -> None:
+    """Without a hash pip-audit asks nobody. It takes 1 s of a core to start."""
+    (tmp_path / "a.lock").write_text("typer==0.15.1\n")
+    with pytest.raises(SystemExit, match="hash"):
+        audited([tmp_path / "a.lock"])
