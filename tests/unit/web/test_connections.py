@@ -66,6 +66,32 @@ async def test_strangers_keep_out_nobody_however_many_connections_they_have(sent
     listening.close()
 
 
+async def test_of_strangers_those_go_whose_address_has_the_most() -> None:
+    config = uvicorn.Config(_fine, http=Connection, lifespan="off", log_config=None, limit_concurrency=7)
+    server = uvicorn.Server(config)
+    server.config.load()
+    listening = await asyncio.get_running_loop().create_server(
+        lambda: Connection(server.config, server.server_state, {}), "127.0.0.1", 0
+    )
+    address = listening.sockets[0].getsockname()
+
+    async def opened(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*address, local_addr=(host, 0))
+        writer.write(REQUEST)
+        assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
+        return reader, writer
+
+    async with asyncio.timeout(LIMIT_S):
+        reader, writer = await opened("127.0.0.1")  # the oldest of all: a person who logs in
+        many = [await opened("127.0.0.2") for _ in range(20)]
+        assert await many[0][0].read() == b""
+        writer.write(REQUEST)
+        assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
+    for _, each in [*many, (reader, writer)]:
+        each.close()
+    listening.close()
+
+
 async def test_an_answer_that_lasts_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.05)
     closed = []
