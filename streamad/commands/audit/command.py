@@ -20,7 +20,7 @@ from streamad.errors import StreamadError, UsageError
 from streamad.messages import DecisionEntry
 from streamad.outputs.decisions import log_in, log_of
 from streamad.ports import StoredMessage
-from streamad.safe_text import visible
+from streamad.safe_text import visible_name
 from streamad.system.files import replacing
 
 audit = typer.Typer(help="Verify and export the decision log: who decided what, when and why.", no_args_is_help=True)
@@ -168,13 +168,13 @@ def _print(verifying: Verifying, lost: list[str], *, to_stderr: bool = False) ->
         n = "1 entry" if chain.entries == 1 else f"{chain.entries} entries"
         again = f" ({chain.repeats} came again)" if chain.repeats else ""
         state = "whole" if chain.broken is None else f"broken {_text(chain.broken)}"
-        console.print(visible(f"{chain.writer}: {n}{again}, {state}"))
-        console.print(visible(f"  head {chain.kept}"), soft_wrap=True)
+        console.print(visible_name(f"{chain.writer}: {n}{again}, {state}"))
+        console.print(visible_name(f"  head {chain.kept}"), soft_wrap=True)
     if verifying.damaged is not None:
         more = f" (and {verifying.n_damaged - 1} more)" if verifying.n_damaged > 1 else ""
-        err.print(note(visible(f"damaged {_text(verifying.damaged)}{more}")))
+        err.print(note(visible_name(f"damaged {_text(verifying.damaged)}{more}")))
     for why in lost:
-        err.print(note(visible(why)))
+        err.print(note(visible_name(why)))
 
 
 def _text(broken: Break) -> str:

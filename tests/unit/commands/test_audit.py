@@ -121,3 +121,11 @@ def test_a_plant_without_a_log_and_one_without_entries(tmp_path: Path) -> None:
     assert verified(plant_of(tmp_path, sinks=SINKS), "--expect", head)["lost"] == [
         f"{head}: the log has no entry of this writer"
     ]
+
+
+def test_a_writer_with_line_ends_in_its_id_makes_no_lines_of_its_own(config: Path) -> None:
+    plant = load_plant(config)
+    record(plant, "x: 1 entry, whole\n  head reactor/page:2:00\nreactor/page", [Decided("mark", "s", "kim", "claimed")])
+    lines = run(config, "verify").stdout.splitlines()
+    assert len(lines) == 6
+    assert lines[4].startswith("reactor/x: 1 entry, whole\\n  head ")
