@@ -135,7 +135,9 @@ def wrong_links(site: Path) -> list[str]:
 
 
 def build(out: Path) -> list[str]:
-    """Build the site into ``out``, which is replaced; return what is wrong."""
+    """Build the site into ``out``, which is replaced if it is empty or a site; return what is wrong."""
+    if out.exists() and not (out / "sitemap.xml").is_file() and (not out.is_dir() or any(out.iterdir())):
+        return [f"{out} is there, and no site: name another folder"]
     if wrong := unnamed():
         return [f"{name}: not once in docs/zensical.toml, or no page" for name in wrong]
     with tempfile.TemporaryDirectory() as kept:

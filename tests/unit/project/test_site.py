@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.site import place, stage, unnamed, wrong_links
+from scripts.site import build, place, stage, unnamed, wrong_links
 
 PAGE = """<html><head><link rel="canonical" href="https://plant.example/">
 <link rel="stylesheet" href="https://a.example/x.css">
@@ -44,3 +44,10 @@ def test_what_leads_nowhere_and_what_asks_another_host_is_found(tmp_path: Path) 
         "index.html leads to other/#no, which is not there",
         "a.css fetches https://e.example/x.png",
     ]
+
+
+def test_a_folder_that_is_no_site_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    assert build(tmp_path) == [f"{tmp_path} is there, and no site: name another folder"]
+    assert build(tmp_path / "notes") == [f"{tmp_path / 'notes'} is there, and no site: name another folder"]
+    assert (tmp_path / "notes").read_text() == "mine"
