@@ -47,9 +47,10 @@ def _without_empty(value: Any) -> Any:
 
 
 def identity_of(name: str) -> str:
-    """Return what is compared of a name: one person is not two by case, spaces, punctuation or look-alike signs.
+    """Return what is compared of a name: one person is not two by case, spaces, punctuation or form of a sign.
 
-    That is Unicode's NFKC and case folding, then letters, their marks and numbers alone.
+    That is Unicode's NFKC and case folding, then letters, their marks and numbers alone. Letters of two scripts that
+    look alike are two.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(sign for sign in _IGNORED.sub("", folded) if unicodedata.category(sign)[0] in "LMN")
