@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 HEAD_S = 2.0
@@ -16,7 +17,24 @@ HEAD_S = 2.0
 TOTAL_S = 30.0
 _SILENT_S = 10.0
 _MOST_REQUESTS = 16
+_MOST_HEAD_BYTES = 1 << 16
 _ROOM_S = 0.5
+
+
+class _Head:
+    """The lines of a request's head, ``_MOST_HEAD_BYTES`` in all: a hundred of that length each are many megabytes."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left = _MOST_HEAD_BYTES
+
+    def readline(self, limit: int = -1) -> bytes:
+        """Return the next line. Raises LineTooLong."""
+        line: bytes = self._file.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.LineTooLong("head")
+        return line
 
 
 class Handler(WSGIRequestHandler):
@@ -28,7 +46,11 @@ class Handler(WSGIRequestHandler):
 
     def parse_request(self) -> bool:
         """Read the head of the request; return whether it is one."""
-        is_request = super().parse_request()
+        whole, self.rfile = self.rfile, cast("Any", _Head(self.rfile))
+        try:
+            is_request = super().parse_request()
+        finally:
+            self.rfile = whole
         self.server.note_head(self.connection)
         return is_request
 
@@ -78,7 +100,12 @@ class Server(ThreadingMixIn, WSGIServer):
                 self.shutdown_request(request)
                 return
         self._asking[request] = _Asking()
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            del self._asking[request]
+            self._room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer, and make room."""
