@@ -204,6 +204,43 @@ def test_an_approval_is_of_the_content_that_was_seen_and_beside_what_served(
     registry.promote(NAME, "0003", expected="0002")  # back to what two people had approved
 
 
+def test_approvals_in_a_manifest_that_another_hand_wrote_count_as_people_not_as_lines() -> None:
+    manifest = draft()
+    given = Approval(by="Anna", why="good", at=AT, digest=digest_of(manifest), beside="0001")
+    for second, is_approved in (
+        ({"by": "Bernd"}, True),
+        ({"by": "ANNA"}, False),
+        ({"by": "Bernd", "beside": "0002"}, False),
+        ({"by": "Bernd", "digest": "0" * 64}, False),
+    ):
+        both = (given, msgspec.structs.replace(given, **second))
+        assert (approved(msgspec.structs.replace(manifest, approvals=both)) is not None) is is_approved, second
+
+
+def test_a_version_that_is_declined_while_it_is_put_into_service_does_not_come(
+    held: Held, published: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = strict(held)
+    published(registry)
+    for by in ("Anna", "Bernd"):
+        approve(registry, "0001", by)
+    read, n_read = registry.manifest, 0
+
+    def meanwhile(name: str, version: str) -> Manifest:
+        nonlocal n_read
+        n_read += 1
+        manifest = read(name, version)
+        if n_read == 2:  # it was found approved
+            assert held.registry("there").decline(name, version)
+        return manifest
+
+    monkeypatch.setattr(registry, "manifest", meanwhile)
+    with pytest.raises(NotApprovedError):
+        registry.promote(NAME, "0001", expected=None)
+    assert n_read == 3
+    assert held.registry().current(NAME) is None
+
+
 def test_pruning_keeps_what_a_person_approved_and_the_newest_that_waits(
     held: Held, published: Callable[..., str]
 ) -> None:
