@@ -18,6 +18,7 @@ from streamad.messages import DecisionEntry
 from streamad.types import to_us
 
 MOST_DECISIONS: Final = 100_000
+_MOST_KINDS, _MOST_WRITERS = 50, 1_000
 DECISION_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS decisions (
     id TEXT PRIMARY KEY, change INTEGER NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, who TEXT NOT NULL,
@@ -86,10 +87,11 @@ class DecisionQuestions(ABC):
         return [SeenDecision(*row) for row in self._rows(query, (*values, limit))]
 
     def log_kinds(self) -> dict[str, int]:
-        """Return how many decisions of each kind there are."""
-        return dict(self._rows("SELECT kind, count(*) FROM decisions GROUP BY kind ORDER BY kind"))
+        """Return how many decisions of each kind there are, of the most frequent kinds: any text may be one."""
+        query = "SELECT kind, count(*) FROM decisions GROUP BY kind ORDER BY count(*) DESC, kind LIMIT ?"
+        return dict(sorted(self._rows(query, (_MOST_KINDS,))))
 
     def log_heads(self) -> list[tuple[str, int, str]]:
-        """Return of each writer the last entry: writer, number and hash."""
-        query = "SELECT writer, max(number), hash FROM decisions GROUP BY writer ORDER BY writer"
-        return [(writer, number, digest) for writer, number, digest in self._rows(query)]
+        """Return of each writer, of a thousand at most, the last entry: writer, number and hash."""
+        query = "SELECT writer, max(number), hash FROM decisions GROUP BY writer ORDER BY writer LIMIT ?"
+        return [(writer, number, digest) for writer, number, digest in self._rows(query, (_MOST_WRITERS,))]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streamad.decisions.chain import Decided, Head, head_of, linked
 from streamad.messages import DecisionEntry
+from streamad.web.store.view import View
 from tests.support.web.page import PageUnderTest
 
 AT = datetime(2026, 3, 2, 8, tzinfo=UTC)
@@ -81,3 +82,12 @@ def test_earlier_ones_are_on_further_pages_each_once(tmp_path: Path) -> None:
 def test_without_a_log_it_names_the_key(tmp_path: Path) -> None:
     assert "(sinks.decisions)" in shown(PageUnderTest(tmp_path))
     assert "Nothing was decided yet." in shown(page_of(tmp_path, []))
+
+
+def test_made_up_kinds_and_writers_make_no_endless_page(tmp_path: Path) -> None:
+    """Whoever may write the log can name a new kind and a new writer in each entry."""
+    view = View(tmp_path / "view.sqlite3", keep_us=1 << 60, max_bytes=1 << 30)
+    view.put([linked(Decided(f"kind {n}", "", "", "claimed"), f"writer {n}", Head(), AT) for n in range(1_001)])
+    view.put(chain("hall/page", *[Decided("mark", "", "", "claimed")] * 2))
+    assert (len(view.log_heads()), len(view.log_kinds())) == (1_000, 50)
+    assert view.log_kinds()["mark"] == 2
