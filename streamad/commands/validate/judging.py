@@ -69,6 +69,9 @@ def _check_wanted(plant: Plant, acceptance: Acceptance, found: Sequence[Given]) 
         is_of_faults = each.at_least is not None
         fitting = [kind for kind, is_fault in kinds.items() if is_fault == is_of_faults]
         where = f"expectation {number} ({each.what})"
+        if not kinds:
+            names = some_of([one.wanted.name for one in sets])
+            raise UsageError(f"{where}: no labels: give {names} labels (their file) or label (one for all)")
         if each.fault is not None and each.fault not in fitting:
             raise UsageError(
                 f"{where}: no data set of it has the fault {each.fault!r}; its labels name: "
@@ -76,7 +79,7 @@ def _check_wanted(plant: Plant, acceptance: Acceptance, found: Sequence[Given]) 
             )
         if not fitting:
             what = "faulty" if is_of_faults else "normal"
-            raise UsageError(f"{where}: no label of its data means {what}; there are {some_of([*kinds]) or 'none'}")
+            raise UsageError(f"{where}: no label of its data means {what}; there are {some_of([*kinds])}")
 
 
 async def _judged(runs: Runs, acceptance: Acceptance, each: Given, seen: dict[tuple[Hashable, ...], str]) -> Judged:

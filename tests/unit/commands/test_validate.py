@@ -141,6 +141,10 @@ def test_recordings_that_trained_the_model_are_no_test(plant: CliPlant) -> None:
             ("no label of its data means faulty; there are normal",),
         ),
         (
+            {"data": [{"name": "a", "recordings": "test"}]},
+            ("no labels: give a labels (their file) or label (one for all)",),
+        ),
+        (
             {
                 "data": [
                     {"name": "a", "recordings": "test", "labels": "labels.csv"},
