@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +28,7 @@ from streamad.types import FloatArray, IntArray, WindowSet
 
 _ROWS = 256
 _DIGEST_BYTES = 16
+_KEPT = 2
 _BATCH_VALUES = 4_000_000  # bounds a batch of wide or long windows to 16 MB
 
 
@@ -101,7 +102,9 @@ def fingerprint(data: WindowSet, settings: Settings, *others: object) -> str:
 def work_folder(trainings: Path, key: str) -> Iterator[Path]:
     """Yield ``trainings/key``; after success it is removed, as are the folders of other interrupted runs.
 
-    Raises RegistryError while another process runs the same training, OutputError.
+    At the start all but the two newest of those go: a learner that is killed again and again, with other sequences
+    stored each time, would otherwise leave one each time. Raises RegistryError while another process runs the same
+    training, OutputError.
     """
     with writing(trainings):
         folder = trainings / key
@@ -113,6 +116,8 @@ def work_folder(trainings: Path, key: str) -> Iterator[Path]:
         # After the lock: another training removes at its end the folders that are not locked.
         with writing(folder):
             folder.mkdir(STATE_FOLDER, exist_ok=True)
+        os.utime(lock)
+        _clear(trainings, _KEPT)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
     finally:
@@ -120,13 +125,22 @@ def work_folder(trainings: Path, key: str) -> Iterator[Path]:
     _clear(trainings)
 
 
-def _clear(trainings: Path) -> None:
+def _clear(trainings: Path, n_kept: int = 0) -> None:
+    """Remove the folders that no process works in, but for the ``n_kept`` work was begun in last."""
+    began_ns: dict[Path, int] = {}
     for path in trainings.glob("*.lock"):
+        with suppress(FileNotFoundError):  # removed at this moment
+            began_ns[path] = path.stat().st_mtime_ns
+    for path in sorted(began_ns, key=lambda path: (began_ns[path], path.name), reverse=True):
         lock = try_lock(path)
-        if lock is not None:
+        if lock is None:
+            continue
+        if n_kept > 0:
+            n_kept -= 1
+        else:
             shutil.rmtree(path.with_suffix(""), ignore_errors=True)
             path.unlink(missing_ok=True)
-            os.close(lock)
+        os.close(lock)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
