@@ -16,7 +16,7 @@ import yaml
 
 from streamad.commands.validate import running
 from streamad.commands.validate.command import NOT_PASSED
-from streamad.commands.validate.comparing import Outputs
+from streamad.commands.validate.comparing import Outputs, OutputSink
 from streamad.commands.validate.running import KilledCommitter
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.judged_plant import copied, judged_plant
@@ -337,6 +337,25 @@ def test_ctrl_c_leaves_a_line_and_no_protocol(plant: CliPlant, monkeypatch: pyte
     assert done.code == 130
     assert done.err.splitlines()[-1] == "interrupted: no protocol was written"
     assert not (plant.folder / "acceptance").exists()
+
+
+def test_a_replay_that_says_something_else_is_found(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, n_verdicts = OutputSink.write, 0
+
+    async def wrong(self: OutputSink, records: Any) -> None:
+        nonlocal n_verdicts
+        kept = []
+        for each in records:
+            n_verdicts += each.role == "verdicts"
+            if each.role != "verdicts" or n_verdicts != N_NORMAL + N_ODD + 1:  # the first of the second replay
+                kept.append(each)
+        await write(self, kept)
+
+    monkeypatch.setattr(OutputSink, "write", wrong)
+    expecting(plant, replays=2)
+    assert plant("validate").code == NOT_PASSED
+    found = line(plant, "2 replays say the same")
+    assert (found["outcome"], found["found"].partition(":")[0]) == ("failed", "different")
 
 
 @pytest.mark.parametrize("fault", ["lost", "twice", "other"])

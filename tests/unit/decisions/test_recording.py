@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from streamad.decisions import recording
 from streamad.decisions.chain import Decided, Head, entry_in, linked
 from streamad.decisions.recording import LEARNER as THE_LEARNER
 from streamad.decisions.recording import Actor, DecisionLog, record
 from streamad.errors import OutputError, UsageError
 from streamad.messages import DecisionEntry
 from streamad.plant import Plant
+from streamad.system.locks import lock_open_file
+from streamad.system.opening import open_regular
 from streamad.testing import ManualClock
 from streamad.types import from_us
 from tests.support.runtime.pipeline import START_US, settings_of
@@ -135,3 +139,20 @@ def test_text_that_utf_8_does_not_hold_is_recorded(tmp_path: Path) -> None:
     ):
         raise UsageError("\udcff")
     assert [(each.who, each.reason) for each in map(entry_in, lines(tmp_path))] == [("kim\\udcff", "\\udcff")] * 2
+
+
+def test_processes_of_a_machine_take_turns_in_a_place_without_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_WAIT_S", 0.0)
+    in_topic = plant(tmp_path, "memory:decided")
+    assert in_topic.config is not None
+    in_topic.config.write_text("")
+    descriptor = open_regular(in_topic.config)
+    try:
+        assert lock_open_file(descriptor)
+        with pytest.raises(OutputError, match="another program has written decisions"):
+            record(in_topic, PAGE, [PROMOTE])
+    finally:
+        os.close(descriptor)
+    assert [each.number for each in record(in_topic, PAGE, [PROMOTE])] == [1]
