@@ -27,7 +27,16 @@ from streamad.ports import Owner, Sink, TransactionalSource
 from streamad.runtime.checkpoint import check_owner, other_checkpoint
 from streamad.runtime.wiring import sink_for, source_for, status_sink
 from streamad.safe_text import masked
-from streamad.settings.places import LEARNER_EVENTS, file_of, is_stored, learner_events_url, place_key, sink_urls
+from streamad.settings.places import (
+    LEARNER_EVENTS,
+    OTHER_DECISIONS,
+    file_of,
+    is_stored,
+    learner_events_url,
+    other_decisions_url,
+    place_key,
+    sink_urls,
+)
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
@@ -49,6 +58,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
     for role, url in sink_urls(settings).items():
         make = partial(sink_for, plant, role, url)
         findings += _place(plant, place_key(role), url, _appended, make, is_reported=role in broken)
+    findings += _unusable(plant, OTHER_DECISIONS, other_decisions_url(settings))
     findings += _check_marks(plant, is_reported="feedback" in broken)
     if (status := settings.sinks.status) is not None:
         findings += _place(plant, "sinks.status", status, _folder_of_workers, lambda: status_sink(plant).get("status"))
@@ -315,9 +325,12 @@ def check_store(plant: Plant) -> list[Finding]:
 
 def _unusable_learner_events(plant: Plant) -> list[Finding]:
     """Return why the learner cannot write its file of events, if it has one."""
-    if (url := learner_events_url(plant.settings)) is None:
-        return []
-    return [found for found in _place(plant, LEARNER_EVENTS, url, _appended) if found.outcome != "ok"]
+    return _unusable(plant, LEARNER_EVENTS, learner_events_url(plant.settings))
+
+
+def _unusable(plant: Plant, key: str, url: str | None) -> list[Finding]:
+    """Return why nothing can be appended to a place that the config does not name itself."""
+    return [] if url is None else [found for found in _place(plant, key, url, _appended) if found.outcome != "ok"]
 
 
 def check_notify(plant: Plant) -> list[Finding]:

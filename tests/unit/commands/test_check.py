@@ -189,6 +189,7 @@ STORE, FEEDBACK = ("failed", "learning.store"), ("failed", "marks")
 ANY_LOSS = {"sequences": {"max_late": 1}}
 BY_CHANGE = {"sequences": {"end": ["change"]}, "window": {"length": 64}}
 ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
+OF_OTHERS = {"alerts": "out/alerts.jsonl", "decisions": "out/d.jsonl", "verdicts": "out/d-others.jsonl"}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +208,7 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (stepped_back(200_000), ANY_LOSS, SEQUENCES, "some lie 2 days, 7:33:20 (h:mm:ss) behind"),
         (None, {"sinks": ONE_FILE}, ("failed", "sinks.verdicts"), "sinks.alerts"),
         (None, {"source": {"url": "in/day.jsonl"}, "sinks": {"alerts": "in/day.jsonl"}}, ALERTS, "recordings"),
+        (None, {"sinks": OF_OTHERS}, ("failed", "sinks.decisions (of others)"), "also the file of sinks.verdicts"),
         (None, {"sinks": {"alerts": "in"}}, ALERTS, "a folder"),
         (None, {"sinks": {"alerts": "plant.yaml/alerts.jsonl"}}, ALERTS, "a file"),
         (None, {"run": {"checkpoint": None}}, ("warning", "checkpoint"), ""),
