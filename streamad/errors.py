@@ -155,6 +155,10 @@ class OutputError(StreamadError):
     """Raised when an output cannot be written: no permission, full disk, vanished folder."""
 
 
+class DoubtfulError(OutputError):
+    """Raised when it is not known whether something was written, as no answer came."""
+
+
 class CheckpointError(StreamadError):
     """Raised when progress cannot be restored or does not fit the outputs on disk."""
 

@@ -10,7 +10,8 @@ Laws of a chain, whoever writes it:
 A worker's entries are part of its commits, exactly once like all its messages. Laws of every other writer:
 
 5. The entry is durable before what it decides takes effect. A crash between the two leaves an entry whose effect never
-   came, never an effect without its entry; an effect that fails is followed by an entry ``undone``.
+   came, never an effect without its entry; an effect that fails is followed by an entry ``undone``, or
+   ``doubtful`` if no answer said whether it came.
 6. A chain goes on from its last entry in the place where it is written, in this process or the next.
 7. In a file writers take turns (a lock), so that two of one id make one chain. A topic has no lock: two processes of
    one id on two machines fork, which ``streamad audit verify`` shows.

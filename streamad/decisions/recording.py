@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from streamad.decisions.chain import MOST_ENTRIES, Decided, Head, entry_in, head_of, linked
-from streamad.errors import OutputError, SourceError, StreamadError
+from streamad.errors import DoubtfulError, OutputError, SourceError, StreamadError
 from streamad.messages import DecisionEntry, OutputRecord
 from streamad.messages.decision import Identity
 from streamad.plant import Plant
@@ -195,7 +195,7 @@ class DecisionLog:
 
     @contextmanager
     def deciding(self, actor: Actor, *decided: Decided) -> Iterator[None]:
-        """Record ``decided`` before the block, and after an error in it that they are ``undone``.
+        """Record ``decided`` before the block, and after an error in it that they are ``undone``, or ``doubtful``.
 
         Raises what ``record`` raises, before the block.
         """
@@ -211,9 +211,13 @@ class DecisionLog:
         return record(self.plant, actor.writer, decided)
 
     def undo(self, actor: Actor, entries: Sequence[DecisionEntry], error: StreamadError) -> None:
-        """Record that ``error`` kept ``entries`` from taking effect; never raises, for that is the one to report."""
+        """Record that ``error`` kept ``entries`` from taking effect, or may have.
+
+        It never raises, for ``error`` is the one to report.
+        """
+        kind = "doubtful" if isinstance(error, DoubtfulError) else "undone"
         with suppress(StreamadError):
-            self.record(actor, *(actor.decides("undone", each.subject, str(error), of=each.number) for each in entries))
+            self.record(actor, *(actor.decides(kind, each.subject, str(error), of=each.number) for each in entries))
 
 
 @contextmanager

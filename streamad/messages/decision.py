@@ -24,7 +24,8 @@ class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
         doc(
             "A stable identifier: config, model (what is in service from here on); promote, rollback, decline, "
             "approve; refuse, wait (the rule left a version out of service, or to people); mark; retrain, relearn, "
-            "purge (asked of the learner); undone (an entry whose effect failed)."
+            "purge (asked of the learner); undone (an entry whose effect failed); "
+            "doubtful (one of which no answer said whether it took effect)."
         ),
     ]
     subject: Annotated[

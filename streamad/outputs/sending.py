@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from streamad.errors import DoubtfulError, OutputError
 from streamad.messages import OutputRecord
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
@@ -17,8 +18,8 @@ from streamad.system.files import append_lines
 async def send(plant: Plant, url: str, records: Sequence[OutputRecord], key: str) -> None:
     """Write ``records`` to ``url``, which ``key`` of the config names; durable on return.
 
-    Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError,
-    PluginError, ConfigError.
+    Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError
+    (DoubtfulError if ``url`` is no file), PluginError, ConfigError.
     """
     scheme, rest, _ = split_url(url)
     if scheme == "file":
@@ -30,6 +31,8 @@ async def send(plant: Plant, url: str, records: Sequence[OutputRecord], key: str
     try:
         await sink.write(records)
         await sink.flush()
+    except OutputError as error:
+        raise DoubtfulError(str(error)) from error
     finally:
         await sink.close()
 

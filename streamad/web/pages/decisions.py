@@ -23,6 +23,7 @@ KINDS: Final = Words(
         "approve": catalogued("approved"),
         "config": catalogued("config"),
         "decline": catalogued("declined"),
+        "doubtful": catalogued("effect not known"),
         "mark": catalogued("mark"),
         "model": catalogued("model in service"),
         "promote": catalogued("put into service"),

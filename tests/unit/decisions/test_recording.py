@@ -14,13 +14,15 @@ from streamad.decisions import recording
 from streamad.decisions.chain import Decided, Head, entry_in, linked
 from streamad.decisions.recording import LEARNER as THE_LEARNER
 from streamad.decisions.recording import Actor, DecisionLog, record
-from streamad.errors import OutputError, UsageError
-from streamad.messages import DecisionEntry
+from streamad.errors import DoubtfulError, OutputError, UsageError
+from streamad.messages import DecisionEntry, Feedback
+from streamad.outputs.marks.place import send_feedback
 from streamad.plant import Plant
 from streamad.system.locks import lock_open_file
 from streamad.system.opening import open_regular
 from streamad.testing import ManualClock
 from streamad.types import from_us
+from streamad_connectors.memory import MemorySink
 from tests.support.runtime.pipeline import START_US, settings_of
 
 PAGE, LEARNER = "page", THE_LEARNER.writer
@@ -139,6 +141,19 @@ def test_text_that_utf_8_does_not_hold_is_recorded(tmp_path: Path) -> None:
     ):
         raise UsageError("\udcff")
     assert [(each.who, each.reason) for each in map(entry_in, lines(tmp_path))] == [("kim\\udcff", "\\udcff")] * 2
+
+
+async def test_a_mark_of_which_no_answer_came_is_doubtful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unanswered(_: MemorySink) -> None:
+        raise OutputError("no answer within 30 s")
+
+    monkeypatch.setattr(MemorySink, "flush", unanswered)
+    settings = settings_of(name="reactor", sinks={"decisions": "out/decisions.jsonl"}, marks="memory:marks")
+    marked = Plant(settings, tmp_path, ManualClock(START_US), tmp_path / "plant.yaml")
+    mark = Feedback(alert_id="a" * 32, judgement="confirmed", created_at=from_us(START_US))
+    with pytest.raises(DoubtfulError, match="no answer within 30 s"):
+        await send_feedback(marked, [mark])
+    assert [entry_in(line).kind for line in lines(tmp_path)] == ["mark", "doubtful"]
 
 
 def test_processes_of_a_machine_take_turns_in_a_place_without_a_lock(

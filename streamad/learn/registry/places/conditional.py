@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from streamad.errors import ObjectError, OutputError, RegistryError
+from streamad.errors import DoubtfulError, ObjectError, OutputError, RegistryError
 from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.learn.registry.places.requests import Found, Objects
 
@@ -42,14 +42,14 @@ def written(objects: Objects, key: str, content: bytes, before: Found | None, is
             found = objects.get(key)
         except ObjectError as error:
             if error.kind != "away":
-                raise OutputError(f"cannot write {error}") from None
+                raise DoubtfulError(f"cannot write {error}") from None
             last = error
             continue
         if found is not None and is_own(found.content):
             return True
         if last.kind != "away":
             return False
-    raise OutputError(f"cannot write {last}; it may have been written: look with streamad models list")
+    raise DoubtfulError(f"cannot write {last}; it may have been written: look with streamad models list")
 
 
 def check_conditions(objects: Objects) -> None:

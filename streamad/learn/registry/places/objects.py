@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError
+from streamad.errors import ArtifactError, DoubtfulError, OutputError, RegistryError, StreamadError
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, decode_manifest, encode_manifest
 from streamad.learn.registry.places.conditional import (
     PROBES,
@@ -117,8 +117,11 @@ class ObjectPlace:
         """Replace CURRENT, as the version of the object that ``check`` has accepted."""
         self._need_conditions()
         before = self._replaced(name, version, check)
-        if self.has(name, version):
-            return
+        try:
+            if self.has(name, version):
+                return
+        except RegistryAwayError as error:
+            raise DoubtfulError(f"model {name}: {version} may be in service: {error}") from error
         if before.content is not None:  # pruning was quicker: it looks at CURRENT after it has removed a version
 
             def is_ours(found: Current) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamad.errors import ArtifactError, ObjectError, OutputError, RegistryError
+from streamad.decisions.chain import entry_in
+from streamad.decisions.recording import TRAINER, DecisionLog
+from streamad.errors import ArtifactError, DoubtfulError, ObjectError, OutputError, RegistryError
 from streamad.learn.registry.manifest import MANIFEST_FILE, PROBE_FILE, Manifest
 from streamad.learn.registry.places import conditional, objects
 from streamad.learn.registry.places.objects import ObjectPlace
@@ -21,9 +23,12 @@ from streamad.learn.registry.places.requests import BucketObjects
 from streamad.learn.registry.pruning import prune
 from streamad.learn.registry.registry import Registry
 from streamad.learn.registry.verify import verify_files
+from streamad.plant import Plant
+from streamad.testing import ManualClock
 from tests.support.learning.places import NAME, FailingObjects, HeldInStore, Killed, dying_in_files
 from tests.support.learning.plant import load, train, windows_of
 from tests.support.objects import CREDENTIALS
+from tests.support.runtime.pipeline import START_US, settings_of
 from tests.support.s3_stub import StubS3
 from tests.unit.learn.registry.test_laws import assert_whole, decided, second_version
 
@@ -105,6 +110,25 @@ def test_a_promotion_whose_answer_was_lost_is_known_though_another_has_followed(
     store.on_write = follow
     registry.promote(NAME, "0002", expected="0001")  # it was in service, for a moment
     assert first.registry().current(NAME) == "0003"
+
+
+@pytest.mark.parametrize("lost", ["request", "answer", "look"])
+def test_a_promotion_that_may_have_taken_effect_is_doubtful_in_the_log(
+    first: HeldInStore, published: Publish, tmp_path: Path, lost: str
+) -> None:
+    published(first.registry(), "0001")
+    store = FailingObjects(
+        BucketObjects(first.url), NEVER if lost == "look" else 1, after=lost == "answer", times=NEVER
+    )
+    if lost == "look":  # whether the version is still there, once CURRENT is written
+        store.on_write = lambda _: setattr(store, "number", 1)
+    plant = Plant(settings_of(sinks={"decisions": "log.jsonl"}), tmp_path, ManualClock(START_US), None)
+    registry = Registry(ObjectPlace(store, tmp_path / "copies"), log=DecisionLog(plant))
+    with pytest.raises(DoubtfulError):
+        registry.promote(NAME, "0002", expected="0001", by=TRAINER)
+    assert first.registry("there").current(NAME) == ("0001" if lost == "request" else "0002")
+    lines = (tmp_path / "log-others.jsonl").read_bytes().splitlines()
+    assert [entry_in(line).kind for line in lines] == ["promote", "doubtful"]
 
 
 # --- pruning beside others ---
