@@ -81,7 +81,8 @@ def decisions(site: Site, kind: str, behind: Place | None) -> Markup:
 def _choices(counts: dict[str, int], chosen: str | None) -> list[tuple[str, str, bool]]:
     if not counts:
         return []
-    of_all = (f"{gettext('all')} ({thousands(sum(counts.values()))})", "/decisions", chosen is None)
+    every = gettext("all")
+    of_all = (f"{every} ({thousands(sum(counts.values()))})", "/decisions", chosen is None)
     words = {kind: f"{KINDS.get(kind, kind)} ({thousands(n)})" for kind, n in counts.items()}
     return [of_all, *((words[kind], f"/decisions?{urlencode({'kind': kind})}", kind == chosen) for kind in counts)]
 
