@@ -67,7 +67,7 @@ def with_address(plant: Plant, host: str | None, port: int | None) -> Plant:
     if not given:
         return plant
     try:
-        changed = type(web).model_validate(web.model_dump() | given)
+        changed = type(web).model_validate(web.model_dump(mode="json") | given)  # else durations are read as seconds
     except ValidationError as error:
         raise UsageError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
     return replace(plant, settings=plant.settings.model_copy(update={"web": changed}))

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
+from streamad.commands.web.command import with_address
 from tests.support.waiting import LIMIT_S
 from tests.support.web.messages import messages_of
 from tests.support.web.page import plant_in
@@ -168,3 +170,21 @@ def test_each_of_the_most_browsers_can_load_pages_while_all_listen(tmp_path: Pat
             connection.request("GET", "/", headers=head)
         answers = [connection.getresponse() for connection in loads]
         assert [answer.status for answer in answers] == [200] * 2 * n
+
+
+@pytest.mark.parametrize("given", [{"port": 1}, {"host": "127.0.0.2"}, {"host": "127.0.0.2", "port": 1}])
+def test_an_address_given_on_the_command_line_changes_nothing_else(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Durations were read once more, as seconds: with ``--port`` no session ended and the view kept all."""
+    (tmp_path / "token").write_text("t" * 32)
+    auth = {"idle": "10m", "session": "2h", "token": {"file": "token", "level": "operator"}}
+    proxy = {"trusted": ["127.0.0.1/32"], "operators": ["shift"]}
+    written = {
+        "keep": "20m",
+        "max_bytes": "64MB",
+        "view": "v.sqlite3",
+        "auth": {**auth, "proxy": proxy},
+        "language": "de",
+    }
+    plant = plant_in(tmp_path, web=written)
+    changed = with_address(plant, given.get("host"), given.get("port"))
+    assert changed.settings == plant.settings.model_copy(update={"web": plant.settings.web.model_copy(update=given)})
