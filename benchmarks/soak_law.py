@@ -208,7 +208,8 @@ def draw(lines: Sequence[Mapping[str, Any]], path: Path, warm_h: float = WARM_H)
         ("disk that grows: topics and logs, MB", {name[6:]: name for name in largest}, "-"),
         ("seconds since the last sample, since the alert for notices",
          {name.removeprefix("latency of "): name for name in curves if name.startswith("latency")}, "log"),
-        ("lag, records", {name[5:]: name for name in curves if name.startswith("lag") and "web" not in name}, "log"),
+        ("lag with marks of transactions",
+         {name[5:]: name for name in curves if name.startswith("lag") and "web" not in name}, "log"),
         ("load average; page's median answer, s",
          {"load": "load"} | {name: name for name in curves if name.startswith("pages")}, "log"),
     ]  # fmt: skip
