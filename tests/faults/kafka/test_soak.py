@@ -34,7 +34,8 @@ def test_a_short_soak_loses_nothing_and_is_drawn(tmp_path: Path) -> None:
     assert lines[-1]["counts"]["verdicts"] == lines[-1]["counts"]["sequences_begun"] >= 6
     assert {line["part"] for line in lines if line["kind"] == "kill"} <= {"worker", "learn", "web", "notify"}
     samples = [line for line in lines if line["kind"] == "sample"]
-    assert len(samples[-1]["processes"]) >= 8
+    # Fewer while one that was killed starts again, and at the end.
+    assert max(len(sample["processes"]) for sample in samples) >= 8
     assert samples[-1]["disk_mb"]["topic soak.samples"] > 0
     drawn = subprocess.run(
         [sys.executable, str(BENCHMARKS / "soak_law.py"), str(folder), "--out", str(out)],
