@@ -56,8 +56,14 @@ def fewest(limit: float, *, at_most: bool) -> int | None:
     right = 1 - limit if at_most else limit
     if not 0 < right < 1:
         return None
-    n = math.ceil(math.log(_TAIL) / math.log(right))
-    return n if decide(Rate(0 if at_most else n, n), limit, "bound", at_most=at_most) == "passed" else n + 1
+
+    def shows(n: int) -> bool:
+        return decide(Rate(0 if at_most else n, n), limit, "bound", at_most=at_most) == "passed"
+
+    n = max(1, round(math.log(_TAIL) / math.log(right)) - 1)  # rounded: the bound itself decides which one it is
+    while not shows(n):
+        n += 1
+    return n
 
 
 def needed(rate: Rate, limit: float, *, at_most: bool) -> int | None:

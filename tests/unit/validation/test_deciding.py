@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamad.validation.deciding import Rate, decide, fewest, needed
@@ -32,6 +32,8 @@ def test_bound_is_stricter_than_the_estimate(
 
 
 @given(st.floats(0.001, 0.999), st.booleans())
+@example(0.975, True)  # a quotient that rounding leaves above 1
+@example(0.025, False)
 def test_the_fewest_sequences_show_a_limit_and_one_less_does_not(limit: float, at_most: bool) -> None:
     n = fewest(limit, at_most=at_most)
     assert n is not None
