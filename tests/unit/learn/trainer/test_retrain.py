@@ -334,7 +334,7 @@ def test_a_challenger_that_no_worker_could_use_is_not_published_and_the_champion
 def test_a_decision_that_cannot_be_kept_is_carried_out_and_reported(
     error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise error("no room")
 
     life = collected(tmp_path)
