@@ -122,7 +122,8 @@ def test_a_serious_event_of_the_future_is_in_the_banner_with_a_remark(tmp_path: 
 def test_brokers_that_are_back_are_no_trouble(tmp_path: Path) -> None:
     silent, back = event("broker_silent", NOW - timedelta(hours=2)), event("broker_back", NOW - timedelta(hours=1))
     assert "broker silent" in now(tmp_path, *recent(), silent).partition("<h2>")[0]
-    again = PageUnderTest(tmp_path / "..", [*recent(), silent, back])
+    (other := tmp_path / "other").mkdir()
+    again = PageUnderTest(other, [*recent(), silent, back])
     assert "broker silent" not in again.browser().get("/").text.partition("<h2>")[0]
     again.view.put([event("broker_silent", NOW)])
     assert "broker silent" in again.browser().get("/").text.partition("<h2>")[0]
@@ -131,7 +132,8 @@ def test_brokers_that_are_back_are_no_trouble(tmp_path: Path) -> None:
 def test_far_too_many_alerts_are_in_the_banner_until_they_are_over(tmp_path: Path) -> None:
     many, over = event("many_alerts", NOW - timedelta(hours=2)), event("many_alerts_over", NOW - timedelta(hours=1))
     assert "many alerts" in now(tmp_path, *recent(), many).partition("<h2>")[0]
-    later = PageUnderTest(tmp_path / "..", [*recent(), many, over])
+    (third := tmp_path / "third").mkdir()
+    later = PageUnderTest(third, [*recent(), many, over])
     assert "many alerts" not in later.browser().get("/").text.partition("<h2>")[0]
 
 

@@ -115,6 +115,7 @@ def test_a_normal_sequence_waits_for_nobody_and_its_button_says_what_it_confirms
     assert 'class="state new"' not in text
     assert "none is needed" in text
     assert "it was an anomaly, though it did not alert" in text
-    alert = judging(PageUnderTest(tmp_path / "..", messages_of(1)[:2]).browser().get(f"/s/{ID}").text)
+    (other := tmp_path / "other").mkdir()
+    alert = judging(PageUnderTest(other, messages_of(1)[:2]).browser().get(f"/s/{ID}").text)
     assert 'class="state new"' in alert
     assert ">it was an anomaly<" in alert

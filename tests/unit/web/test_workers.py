@@ -623,7 +623,8 @@ def test_an_event_of_a_serious_kind_is_in_the_banner(kind: str, tmp_path: Path) 
 def test_many_unscorable_sequences_are_in_the_banner(tmp_path: Path) -> None:
     odd = [verdict(i, "unscorable" if i % 4 == 0 else "normal") for i in range(100, 140)]
     assert "10 of the last 40 sequences could not be judged" in PageUnderTest(tmp_path, odd).browser().get("/").text
-    page = PageUnderTest(tmp_path / "..", [verdict(i) for i in range(100, 140)])
+    (other := tmp_path / "other").mkdir()
+    page = PageUnderTest(other, [verdict(i) for i in range(100, 140)])
     assert "could not be judged:" not in page.browser().get("/").text
 
 
