@@ -132,14 +132,14 @@ out = VisibleConsole(soft_wrap=True)
 err = VisibleConsole(stderr=True, soft_wrap=True)
 
 
-def local_url(url: str) -> str:
-    """Make a path given on the command line absolute, so that it means the working directory."""
+def local_url(url: str, folder: Path | None = None) -> str:
+    """Make a relative path absolute: seen from ``folder``, by default the working directory (the command line)."""
     scheme, rest, options = split_url(url)
     is_path = scheme == "file" or (scheme == "delta" and "://" not in rest)
     if not is_path or Path(rest).is_absolute():
         return url
     prefix = "" if scheme == "file" else f"{scheme}:"
-    return f"{prefix}{Path(rest).absolute()}" + (f"?{url.partition('?')[2]}" if options else "")
+    return f"{prefix}{(folder or Path()).absolute() / rest}" + (f"?{url.partition('?')[2]}" if options else "")
 
 
 def parse_speed(text: str, at_most: float = float("inf")) -> float | None:

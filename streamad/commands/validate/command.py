@@ -15,6 +15,7 @@ from streamad.commands.shared.console import (
     JsonOption,
     err,
     judge_on_one_thread,
+    local_url,
     note,
     out,
     print_json,
@@ -98,7 +99,6 @@ def validate(
 
 def _validated(config: Path, acceptance: Path, folder: Path, version: str | None, *, force: bool) -> Protocol:
     """Return the protocol once it is written. Raises StreamadError, and typer.Exit if a person stopped it."""
-    from streamad.commands.validate.data import absolute_url  # noqa: PLC0415
     from streamad.commands.validate.judging import validated  # noqa: PLC0415 - help needs none of it
     from streamad.commands.validate.running import InterruptedRunError  # noqa: PLC0415
     from streamad.validation.expectations import load_acceptance  # noqa: PLC0415
@@ -106,9 +106,8 @@ def _validated(config: Path, acceptance: Path, folder: Path, version: str | None
     plant = load_whole_plant(config)
     versions = versions_asked(version, plant.settings)
     wanted = load_acceptance(acceptance)
-    _check_folder(
-        plant, folder, [absolute_url(each.recordings, acceptance.parent) for each in wanted.data], force=force
-    )
+    recordings = [local_url(each.recordings, acceptance.parent) for each in wanted.data]
+    _check_folder(plant, folder, recordings, force=force)
     try:
         protocol = run_async(validated(plant, wanted, acceptance, versions))
     except InterruptedRunError:

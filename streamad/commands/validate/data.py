@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from streamad.commands.shared.console import local_url
 from streamad.commands.shared.figures.labels import Label, LabelOptions, Labels
 from streamad.commands.shared.options import open_input
 from streamad.errors import ConfigError, SourceError, StreamadError, UsageError
@@ -102,7 +103,7 @@ def given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
 
 
 def _given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
-    url = absolute_url(wanted.recordings, folder)
+    url = local_url(wanted.recordings, folder)
     source = open_input(plant, url)
     files, labels_file = files_of(plant, wanted, folder)
     labels: Labels | None = None
@@ -120,7 +121,7 @@ def _given(plant: Plant, wanted: DataSet, folder: Path) -> Given:
 
 def files_of(plant: Plant, wanted: DataSet, folder: Path) -> tuple[tuple[FileDigest, ...], FileDigest | None]:
     """Return the files of recordings and that of labels as they are now. Raises UsageError, SourceError."""
-    url = absolute_url(wanted.recordings, folder)
+    url = local_url(wanted.recordings, folder)
     files = digests_of(open_input(plant, url), url)
     if wanted.labels in (None, _SOURCE):
         return files, None
@@ -173,16 +174,6 @@ def training_files(plant: Plant) -> dict[str, str] | str:
     except StreamadError as error:
         return f"model.recordings cannot be read: {error}"
     return {file.sha256: file.name for file in found}
-
-
-def absolute_url(url: str, folder: Path) -> str:
-    """Return ``url`` with its path seen from ``folder``, if it is relative."""
-    scheme, rest, options = split_url(url)
-    is_path = scheme == "file" or (scheme == "delta" and "://" not in rest)
-    if not is_path or Path(rest).is_absolute():
-        return url
-    prefix = "" if scheme == "file" else f"{scheme}:"
-    return f"{prefix}{folder.absolute() / rest}" + (f"?{url.partition('?')[2]}" if options else "")
 
 
 def _is_by_file(source: Source) -> bool:

@@ -179,8 +179,7 @@ class Registry:
         try:
             self.check_approved(name, version)
         except NotApprovedError as error:
-            with self._deciding(by, "refuse", f"{name} {version}", str(error), before=expected):
-                pass
+            self._log_decision(by, "refuse", f"{name} {version}", str(error), before=expected)
             raise
         manifest = self.manifest(name, version)
         self._place.verify(name, version, manifest)
@@ -204,6 +203,12 @@ class Registry:
         digest = digest_of(manifest)
         with self._deciding(by, kind, f"{name} {version}", reason, before=expected, digest=digest):
             self._place.set_current(name, version, check)
+
+    def _log_decision(self, by: Actor | None, kind: str, subject: str, reason: str, **details: Any) -> None:
+        """Record what leaves everything as it is."""
+        if self._log is not None:
+            actor = by or of_command()
+            self._log.record(actor, actor.decides(kind, subject, reason, **details))
 
     @contextmanager
     def _deciding(self, by: Actor | None, kind: str, subject: str, reason: str, **details: Any) -> Iterator[None]:
@@ -243,8 +248,7 @@ class Registry:
         """
         if not decision.promoted:
             kind = "wait" if decision.waits_for_review else "refuse"
-            with self._deciding(by, kind, f"{name} {version}", decision.reason, before=decision.champion):
-                pass
+            self._log_decision(by, kind, f"{name} {version}", decision.reason, before=decision.champion)
         self._rewrite(name, version, lambda manifest: msgspec.structs.replace(manifest, decision=decision))
         if decision.champion is None:
             return
