@@ -9,6 +9,7 @@ __all__ = [
     "ConfigError",
     "DecodeError",
     "DetectorError",
+    "DoubtfulError",
     "EncodingError",
     "ExecutorError",
     "InputError",
