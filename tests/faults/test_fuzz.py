@@ -11,6 +11,7 @@ from streamad.testing import ListSource
 from streamad.types import Record
 from tests.support.fuzz.calling import Answer
 from tests.support.fuzz.cells import run_case
+from tests.support.fuzz.command_lines import ENDLESS
 from tests.support.fuzz.damage import damage_file
 from tests.support.fuzz.law import broken
 from tests.support.fuzz.messages import imbalance
@@ -36,6 +37,11 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> FuzzPlant:
 def test_no_case_breaks_the_law(family: str, plant: FuzzPlant, tmp_path: Path) -> None:
     found = [fault for number in CASES[family] for fault in run_case(family, number, SEED, plant, tmp_path)]
     assert found == []
+
+
+def test_commands_that_run_until_they_are_stopped_are_known() -> None:
+    assert {"run", "learn", "notify", "bridge", "record", "tail", "web", "--watch"} <= ENDLESS
+    assert ENDLESS.isdisjoint({"streamad", "check", "train", "score", "show", "verify"})
 
 
 def test_json_nested_too_deeply_is_damaged_further(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import typer.main
 
 from streamad.cli import app
+from streamad.commands.shared.console import stop_on_signals
 from tests.support.fuzz.calling import call, call_process
 from tests.support.fuzz.law import broken
 from tests.support.fuzz.plant import FuzzPlant
@@ -102,35 +104,39 @@ _WORDS = (
 )
 
 
-_ENDLESS = {"tail", "--follow", "-f", "--speed", "--to", "run", "web", "record", "topics", "-w", "--watch"}
-
-
 def run_command_line(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tuple[list[str], str | None]]:
     """Call one command line in a copy of the plant; yield it with how it broke the law."""
     place = plant.copy(folder)
     words = _command_line(rng, plant)
     run = call_process if rng.random() < PROCESS_SHARE else call
-    endless = {"tail", "--follow", "-f", "--speed", "--to", "run", "web", "record", "topics", "-w", "--watch"} & set(
-        words
-    )
-    yield words, broken(run(words, place, stop_after_s=1.5 if endless else None), words)
+    is_endless = not ENDLESS.isdisjoint(words)
+    yield words, broken(run(words, place, stop_after_s=1.5 if is_endless else None), words)
 
 
 def _commands() -> list[tuple[list[str], Any]]:
-    """Return every command with the words that name it."""
+    """Return every command and group with the words that name it."""
     found: list[tuple[list[str], Any]] = []
     left: list[tuple[list[str], Any]] = [([], typer.main.get_command(app))]
     while left:
         words, command = left.pop()
-        below = getattr(command, "commands", None)
-        if below is None:
-            found.append((words, command))
-        else:
-            left += [([*words, name], inner) for name, inner in sorted(below.items())]
+        found.append((words, command))
+        left += [([*words, name], inner) for name, inner in getattr(command, "commands", {}).items()]
     return sorted(found, key=lambda each: each[0])
 
 
-_COMMANDS = _commands()
+def _runs_until_stopped(command: Any) -> bool:
+    """Return whether the command's own module waits for the signal that ends it."""
+    module = None if command.callback is None else sys.modules[command.callback.__module__]
+    return hasattr(module, stop_on_signals.__name__)
+
+
+_ALL = _commands()
+_COMMANDS = [(words, command) for words, command in _ALL if not hasattr(command, "commands")]
+ENDLESS = {
+    *{words[-1] for words, command in _ALL if words and _runs_until_stopped(command)},
+    *{"--follow", "-f", "--speed", "--to", "--watch", "-w", "topics"},  # these wait for others, or for time to pass
+}
+"""The words of command lines that may run until they are stopped."""
 _SLOW = (["train"], ["models", "retrain"], ["models", "relearn"], ["simulate"])
 
 
