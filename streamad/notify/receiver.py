@@ -130,7 +130,7 @@ class Receiver:
                 look_at(task)
 
     async def stop(self, within_s: float) -> None:
-        """End ``run``, after the try that is under way, or ``within_s``."""
+        """End ``run``, after the try that is under way and what is noted of it, or ``within_s``."""
         try:
             async with asyncio.timeout(within_s), self._sending:
                 self._cancel()
@@ -188,7 +188,7 @@ class Receiver:
                     async with asyncio.timeout(self._policy.next_s(_now_s())):
                         await self._has_news.wait()
                 continue
-            await self._tell_and_note(batch)
+            await self._tell(batch)
 
     async def _go_on(self) -> None:
         """Send the notice that a killed process had under way, once all of it was read again, or what has come."""
@@ -200,19 +200,12 @@ class Receiver:
                     self._has_news.clear()
                     await self._has_news.wait()
         if (batch := under_way.end()).count:
-            await self._tell_and_note(batch)
-
-    async def _tell_and_note(self, batch: Batch) -> None:
-        """Send the notice of ``batch``, which is kept as under way until it is done. Raises ReceiverGone."""
-        if self._under_way is not None:
-            await self._under_way.begin(batch)
-        await self._tell(batch)
-        if self._under_way is not None:
-            await self._under_way.done(batch)
-        self._done(batch.numbers)
+            await self._tell(batch)
 
     async def _tell(self, batch: Batch) -> None:
-        """Send the notice of ``batch``, or say that it could not be made. Raises ReceiverGone."""
+        """Send the notice of ``batch``, kept as under way until it is done, or give it up. Raises ReceiverGone."""
+        if self._under_way is not None:
+            await self._under_way.begin(batch)
         try:
             notice = await self._notice(batch)
         except Exception as error:  # noqa: BLE001 - one alert must not end the notices of all others
@@ -253,7 +246,7 @@ class Receiver:
                 log.warning("a notice is not delivered yet", receiver=name, notice=notice.id, why=str(error))
 
         try:
-            await deliver(self._attempt, notice, self._settings.tries, on_failure)
+            await deliver(lambda each: self._attempt(each, batch), notice, self._settings.tries, on_failure)
         except NotDelivered as error:
             tries = self._settings.tries
             await self._give_up(batch, f"given up after {tries} tries: {error}", tries=tries)
@@ -265,14 +258,16 @@ class Receiver:
         alerts = ", ".join(id_of(arrival.message) for arrival in batch.first)
         what = "the alerts and warnings" if batch.n_warnings else "the alerts"
         more = f" and {batch.count - len(batch.first)} more" if batch.count > len(batch.first) else ""
-        await self._say(
-            "notice_undelivered",
-            f"{why}; {what}: {alerts}{more}",
-            stream=batch.first[0].message.stream if len(batch.streams) == 1 else None,
-            figures={"alerts": batch.count, "tries": tries},
-        )
+        async with self._sending:
+            await self._say(
+                "notice_undelivered",
+                f"{why}; {what}: {alerts}{more}",
+                stream=batch.first[0].message.stream if len(batch.streams) == 1 else None,
+                figures={"alerts": batch.count, "tries": tries},
+            )
+            await self._note(batch)
 
-    async def _attempt(self, notice: Notice) -> str:
+    async def _attempt(self, notice: Notice, batch: Batch) -> None:
         async with self._sending:
             try:
                 answer = await self._sender.send(notice)
@@ -280,8 +275,14 @@ class Receiver:
                 raise
             except Exception as error:
                 raise NotDelivered(f"{self._sender.place}: {one_line(described(error))}") from error
+            await self._note(batch)
         get_logger().info("notice", receiver=self._settings.name, notice=notice.id, alerts=notice.count, answer=answer)
-        return answer
+
+    async def _note(self, batch: Batch) -> None:
+        """Note that ``batch`` was taken or given up, before a stop may end the work: else it would be told again."""
+        if self._under_way is not None:
+            await self._under_way.done(batch)
+        self._done(batch.numbers)
 
     async def _say(self, kind: str, message: str, **more: Any) -> None:
         await self._shared.undelivered.emit(kind, f"receiver {self._settings.name}: {message}", **more)

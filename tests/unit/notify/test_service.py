@@ -18,6 +18,7 @@ import stamina
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, UsageError
 from streamad.notify import receiver as receiver_module
+from streamad.notify import under_way as under_way_module
 from streamad.notify.notices import Notice
 from streamad.notify.policy import Batch
 from streamad.notify.receiver import group_of
@@ -403,6 +404,30 @@ async def test_a_digest_that_was_delivered_before_a_kill_is_not_told_again(
         await until(hook, lambda hook: sum(map(_count, hook.notices)) == 25 - before[-1])
     told = hook.tries[: len(before)]
     assert told[-1] not in hook.tries[len(before) :]
+
+
+@pytest.mark.parametrize("status", [204, 500], ids=["taken", "given up"])
+async def test_a_stop_waits_until_it_is_kept_that_a_digest_is_done(
+    status: int, tmp_path: Path, hook: Hook, no_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_atomically = under_way_module.write_atomically
+
+    def slowly(*args: Any, **more: Any) -> None:
+        time.sleep(0.3)  # a slow disk
+        write_atomically(*args, **more)
+
+    monkeypatch.setattr(under_way_module, "write_atomically", slowly)
+    hook.conduct = lambda *_: status
+    plant = notified_plant(tmp_path, receiver(hook, digest="1s", tries=1), undelivered="undelivered.jsonl")
+    (undelivered := tmp_path / "undelivered.jsonl").touch()
+    for i in range(3):
+        write(tmp_path, "alert", [i])
+        async with notifying(plant):
+            await until(hook, lambda hook, i=i: len(hook.tries) > i)  # type: ignore[misc]
+            async with asyncio.timeout(LIMIT_S):
+                while status == 500 and undelivered.read_text().count("\n") <= i:  # noqa: ASYNC110 - another task writes it
+                    await asyncio.sleep(0.01)
+    assert hook.tries == [id_of(i) for i in range(3)]
 
 
 @pytest.mark.parametrize("content", [None, b"damaged", msgspec.msgpack.encode({"keys": [b"k" * 16], "is_done": False})])
