@@ -31,7 +31,7 @@ import difflib
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -130,6 +130,16 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     if scheme.lower() in _LOCAL and rest.lower().startswith(_THIS_HOST):
         return scheme.lower(), rest[len(_THIS_HOST) - 1 :], options
     return scheme.lower(), rest.removeprefix("//"), options
+
+
+def without_options(url: str, names: Collection[str]) -> str:
+    """Return ``url`` without the options ``names``; the rest stays as it is written."""
+    body, _, query = url.partition("?")
+    if "=" not in query:
+        return url
+    pairs = query.split("&")
+    kept = [pair for pair in pairs if pair.partition("=")[0] not in names]
+    return url if len(kept) == len(pairs) else "?".join(filter(None, [body, "&".join(kept)]))
 
 
 def gives_files(url: str) -> bool:

@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Iterable
 from datetime import datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
 from streamad.decisions.chain import Head, entry_in, head_of, linked
+from streamad.decisions.in_service import InService, config_of
 from streamad.decisions.recording import Actor, stored
 from streamad.messages import DecisionEntry, ModelRef, OutputRecord
 from streamad.partition_progress import Logged
 from streamad.plant import Plant
 from streamad.settings.places import sink_urls
-
-_OF_A_PROCESS = ("instance", "accept_gap")
-"""Options of a source by which the workers of one plant differ."""
-
-
-class InService(NamedTuple):
-    """The config of a worker: the digest of all its values, and that of its file, "" without one."""
-
-    digest: str
-    file: str
-    release: str
-
-
-def config_of(plant: Plant) -> InService:
-    """Return what is in service of ``plant``. Raises OSError if the file is gone."""
-    content: dict[str, Any] = plant.settings.model_dump(mode="json")
-    for option in _OF_A_PROCESS:
-        content["source"]["options"].pop(option, None)
-    content["metrics"].pop("listen", None)  # a port of its own for each worker
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    file = "" if plant.config is None else hashlib.sha256(Path(plant.config).read_bytes()).hexdigest()
-    return InService(digest, file, version("streamad-monitor"))
 
 
 class Journal:

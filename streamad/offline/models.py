@@ -10,6 +10,7 @@ import msgspec
 from streamad.errors import StreamadError
 from streamad.judge.scoring import ModelInService
 from streamad.learn.parts import known_models, registry_of, versions_of
+from streamad.learn.registry.approvals import digest_of
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 
@@ -61,16 +62,14 @@ def versions_in_service(plant: Plant) -> dict[str, str]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def digest_of(plant: Plant, name: str, version: str | None) -> str:
-    """Return a digest of the files of a version, "" if there is none or its manifest cannot be read."""
+def digest_in_registry(plant: Plant, name: str, version: str | None) -> str:
+    """Return the digest of a version, "" if there is none or its manifest cannot be read."""
     if version is None:
         return ""
     try:
-        manifest = registry_of(plant).manifest(name, version)
+        return digest_of(registry_of(plant).manifest(name, version))
     except StreamadError:
         return ""
-    content = msgspec.json.encode((version, manifest.files), order="sorted")
-    return hashlib.sha256(content).hexdigest()
 
 
 ANY = ""

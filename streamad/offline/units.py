@@ -13,7 +13,7 @@ from typing import Literal
 from streamad.errors import SourceError
 from streamad.messages import Role
 from streamad.offline.files import Made, file_of, made_of
-from streamad.offline.models import ANY, digest_of, digest_of_all
+from streamad.offline.models import ANY, digest_in_registry, digest_of_all
 from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.ports import PartitionedSource, Source
@@ -116,6 +116,6 @@ class Kept:
             versions = self._task.versions
             is_any = name == ANY
             self._digests[name] = (
-                digest_of_all(versions) if is_any else digest_of(self._task.plant, name, versions.get(name))
+                digest_of_all(versions) if is_any else digest_in_registry(self._task.plant, name, versions.get(name))
             )
         return self._digests[name]

@@ -13,7 +13,7 @@ from streamad.ingest.table.reading import read_table
 from streamad.messages import Verdict
 from streamad.offline.files import Made, file_of, writing_rows
 from streamad.offline.judging import SequenceJudge, judged
-from streamad.offline.models import ANY, Models, digest_of, digest_of_all
+from streamad.offline.models import ANY, Models, digest_in_registry, digest_of_all
 from streamad.offline.replaying import KINDS, Replayer
 from streamad.offline.tally import Tally
 from streamad.offline.units import Task, Unit, part_of, units_of
@@ -122,7 +122,7 @@ class Worker:
                 self._digests[name] = digest_of_all(self._task.versions)
             else:
                 ref = self._models.ref_of(name)
-                self._digests[name] = "" if ref is None else digest_of(self._task.plant, name, ref.version)
+                self._digests[name] = "" if ref is None else digest_in_registry(self._task.plant, name, ref.version)
         return self._digests[name]
 
     def _forget_replayer(self) -> None:

@@ -166,7 +166,8 @@ def _model(one: ModelFacts) -> _Named:
     text = (
         f"Model {one.name} {one.version}: detector {one.detector}, seed {one.seed}, trained "
         f"{one.trained_at:%Y-%m-%d %H:%M} UTC on {one.n_training} sequences, calibrated on {one.n_calibration} "
-        f"({_METHODS.get(one.calibration, one.calibration)}), with {packages}. sha256 over its files: {one.sha256}"
+        f"({_METHODS.get(one.calibration, one.calibration)}), with {packages}. Digest, as in the decision log: "
+        f"{one.sha256}"
     )
     return _Named(one.name, text, _files(one.files))
 

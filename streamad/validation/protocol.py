@@ -94,7 +94,7 @@ class DataFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A version that judged. ``sha256`` is a digest over the digests of its ``files``."""
+    """A version that judged. ``sha256`` is its digest in the decision log and in approvals."""
 
     name: str
     version: str
@@ -110,8 +110,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The config, the expectations, and the versions of software. ``settings_sha256`` is of all settings in effect.
+    """The config, the expectations, and the versions of software.
 
+    ``settings_sha256`` is of all settings in effect: the subject of the decision log's ``config`` entries, whose
+    ``file`` is the digest of ``config``.
     ``overrides`` names the environment variables that changed settings.
     """
 

@@ -35,6 +35,7 @@ from streamad.judge.shift import lines_of
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.plant import Plant
+from streamad.plugins import without_options
 from streamad.ports import Source, TransactionalSource
 from streamad.runtime.wiring import check_clock, committer_for, source_for
 
@@ -165,12 +166,8 @@ def worker_line(name: str, report: RunReport) -> str:
 def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     """Return ``plant`` with ``options`` of its source replaced, also those in its URL."""
     source = plant.settings.source
-    body, mark, query = source.url.partition("?")
-    if not options or "=" not in query:  # without options the ? may be of a pattern such as batch-?.csv
-        body, mark, query = source.url, "", ""
-    kept = [pair for pair in query.split("&") if pair.partition("=")[0] not in options]
-    url = body + (mark if any(kept) else "") + "&".join(kept)
-    source = source.model_copy(update={"url": url, "options": {**source.options, **options}})
+    changed = {"url": without_options(source.url, options), "options": {**source.options, **options}}
+    source = source.model_copy(update=changed)
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streamad.commands.validate.data import file_digest
+from streamad.decisions.in_service import config_of
 from streamad.learn.parts import registry_of
+from streamad.learn.registry.approvals import digest_of
 from streamad.learn.registry.manifest import package_versions
 from streamad.messages import ModelRef
-from streamad.offline.models import digest_of
 from streamad.plant import Plant
 from streamad.safe_text import masked
 from streamad.settings.plant_yaml import ENV_PREFIX
@@ -24,12 +23,11 @@ def origin_of(plant: Plant, expectations: Path) -> Origin:
     """Return config, expectations and versions. Raises SourceError."""
     settings = plant.settings
     assert plant.config is not None
-    text = json.dumps(settings.model_dump(mode="json"), sort_keys=True, ensure_ascii=True)
     table = settings.sequences.table
     further = () if table is None else (file_digest(plant.base_dir / table.file, str(table.file)),)
     return Origin(
         config=file_digest(plant.config, plant.config.name),
-        settings_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        settings_sha256=config_of(plant).digest,
         overrides=tuple(sorted(_overrides(plant))),
         expectations=file_digest(expectations, expectations.name),
         further=further,
@@ -58,7 +56,7 @@ def _model(plant: Plant, ref: ModelRef) -> ModelFacts:
     return ModelFacts(
         name=ref.name,
         version=ref.version,
-        sha256=digest_of(plant, ref.name, ref.version),
+        sha256=digest_of(manifest),
         detector=manifest.detector.kind,
         seed=manifest.seed,
         n_training=manifest.metrics.n_training,

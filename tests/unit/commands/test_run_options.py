@@ -16,6 +16,7 @@ from streamad.commands.replay import replay
 from streamad.commands.run.command import run, with_metrics_of, with_options, worker_line
 from streamad.commands.score import score
 from streamad.commands.shared.figures.report import RunReport
+from streamad.decisions.in_service import config_of
 from streamad.errors import StreamadError, UsageError
 from streamad.judge.shift import AllowedRate, ManyAlerts
 from streamad.learn.registry.registry import NoModelError
@@ -45,6 +46,13 @@ def test_options_win_over_those_in_the_url(query: str, left: dict[str, str]) -> 
     changed = with_options(plant(f"kafka://b:9092/t{query}", instance="c"), {"instance": "w1", "accept_gap": True})
     assert split_url(changed.settings.source.url)[2] == left
     assert changed.settings.source.options == {"instance": "w1", "accept_gap": True}
+
+
+def test_the_config_in_service_is_the_same_in_each_process_of_a_plant() -> None:
+    whole = plant("kafka://b:9092/t?instance=a&start=latest", accept_gap=False)
+    workers = [with_options(whole, given) for given in ({}, {"instance": "w1"}, {"instance": "w2", "accept_gap": True})]
+    assert {config_of(each).digest for each in workers} == {config_of(whole).digest}
+    assert config_of(plant("kafka://b:9092/t?instance=a", accept_gap=False)) != config_of(whole)
 
 
 def test_an_address_without_options_stays_as_it_is() -> None:

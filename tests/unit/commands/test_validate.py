@@ -18,7 +18,8 @@ from streamad.commands.validate import running
 from streamad.commands.validate.command import NOT_PASSED
 from streamad.commands.validate.comparing import Outputs, OutputSink
 from streamad.commands.validate.running import KilledCommitter
-from tests.support.runtime.cli import CliPlant
+from streamad.offline.files import made_of
+from tests.support.runtime.cli import NEAREST, CliPlant
 from tests.support.runtime.judged_plant import copied, judged_plant
 
 N_NORMAL, N_ODD = 60, 20
@@ -88,6 +89,29 @@ def test_a_passed_protocol_names_all_it_rests_on_and_two_differ_in_their_time_al
     assert "no claim of compliance" in page
     assert plant("validate", "--out", "again").code == 0
     assert protocol(plant, "again") | {"created_at": ""} == first | {"created_at": ""}
+
+
+def test_the_digests_of_model_and_config_are_those_of_the_decision_log_and_of_scored_files(plant: CliPlant) -> None:
+    plant.write_config(model=NEAREST, sinks={"decisions": "out/decisions.jsonl"})
+    shutil.rmtree(plant.folder / "checkpoint")
+    assert plant("run", "--quiet").code == 0
+    config, model = map(json.loads, (plant.folder / "out" / "decisions.jsonl").read_text().splitlines())
+    assert (config["kind"], model["kind"]) == ("config", "model")
+    expecting(plant)
+    assert plant("validate").code == 0
+    found = protocol(plant)
+    (judged_by,) = found["models"]
+    assert (f"{judged_by['name']} {judged_by['version']}", judged_by["sha256"]) == (
+        model["subject"],
+        model["details"]["digest"],
+    )
+    origin = found["origin"]
+    assert (origin["settings_sha256"], origin["config"]["sha256"]) == (config["subject"], config["details"]["file"])
+    assert plant("score", "--out", "scored").code == 0
+    (file,) = (plant.folder / "scored" / "verdicts").iterdir()
+    made = made_of(file)
+    assert made is not None
+    assert made.models == {"default": model["details"]["digest"]}
 
 
 def test_the_expectations_decide_on_the_exit_code(plant: CliPlant) -> None:

@@ -1,0 +1,36 @@
+"""The config in service: what the decision log and an acceptance protocol say of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamad.plant import Plant
+from streamad.plugins import without_options
+
+_OF_A_PROCESS = ("instance", "accept_gap")
+"""Options of a source by which the workers of one plant differ."""
+
+
+class InService(NamedTuple):
+    """A config: the digest of all its values, that of its file ("" without one), and the release that reads it."""
+
+    digest: str
+    file: str
+    release: str
+
+
+def config_of(plant: Plant) -> InService:
+    """Return what is in service of ``plant``: the same in each of its processes. Raises OSError if the file is gone."""
+    content: dict[str, Any] = plant.settings.model_dump(mode="json")
+    source = content["source"]
+    source["url"] = without_options(source["url"], _OF_A_PROCESS)
+    for option in _OF_A_PROCESS:
+        source["options"].pop(option, None)
+    content["metrics"].pop("listen", None)  # a port of its own for each worker
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    file = "" if plant.config is None else hashlib.sha256(Path(plant.config).read_bytes()).hexdigest()
+    return InService(digest, file, version("streamad-monitor"))
