@@ -12,7 +12,7 @@ from streamad.learn.parts import registry_of
 from streamad.learn.store.records import MarkKind
 from streamad.outputs.marks.writing import MarkWriter
 from streamad.outputs.stored import one_model
-from streamad.outputs.versions.approving import approve
+from streamad.outputs.versions.approving import Seen, approve
 from streamad.outputs.versions.service import decline, put_into_service, roll_back
 from streamad.outputs.versions.training import ask_to_relearn
 from streamad.plant import Plant
@@ -97,8 +97,10 @@ class Acting:
             raise UsageError(gettext("choose one of the buttons"))
         if form.get("typed", "").strip() != confirmed:
             raise UsageError(gettext("type %(name)s to confirm", name=confirmed))
+        before = form.get("before") or None  # what the person saw in service
         if what == "approve":
-            done = approve(plant, name, version, by=person.actor, why=reason, digest=form.get("digest", ""))
+            seen = Seen(form.get("digest", ""), before)
+            done = approve(plant, name, version, by=person.actor, why=reason, seen=seen)
             return "approved" if done.served is None else "in_service"
         if what == "relearn":
             ask_to_relearn(plant, name, form.get("since", "").strip(), by=person.actor)
@@ -106,6 +108,5 @@ class Acting:
         if what == "rollback":
             roll_back(plant, name, version, to, by=person.actor, reason=reason)
             return "in_service"
-        before = form.get("before", self._registry.current_or_none(name)) or None
         put_into_service(plant, name, version, before, repairs=True, by=person.actor, reason=reason)
         return "in_service"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streamad.decisions.recording import Actor
 from streamad.errors import UsageError
@@ -12,6 +13,13 @@ from streamad.learn.registry.manifest import Approval, Manifest
 from streamad.outputs.versions.service import Served, put_into_service
 from streamad.plant import Plant
 from streamad.types import from_us
+
+
+class Seen(NamedTuple):
+    """What a person saw who approves a version: the digest of its content, and the version in service."""
+
+    digest: str
+    beside: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +41,12 @@ class Approved:
         return f"{model} is approved by {last.by}; a second person puts it into service with the same command"
 
 
-def approve(plant: Plant, name: str, version: str, *, by: Actor, why: str, digest: str | None = None) -> Approved:
+def approve(plant: Plant, name: str, version: str, *, by: Actor, why: str, seen: Seen | None = None) -> Approved:
     """Keep that ``by`` approves a version; with the approvals of two people put it into service.
 
-    ``digest`` is that of the content which the person saw (None: as it is now). A kill between the two writes leaves an
-    approved version, which ``models promote`` puts into service. Raises UsageError if the config needs no approvals,
-    the person has approved it already or it has changed, and what ``put_into_service`` raises.
+    ``seen`` is what the person saw (None: what is there now). A kill between the two writes leaves an approved version,
+    which ``models promote`` puts into service. Raises UsageError if the config needs no approvals, the person has
+    approved it already, or it or the version in service is not what was seen, and what ``put_into_service`` raises.
     """
     if not plant.settings.needs_approvals:
         way = "streamad models promote"
@@ -48,11 +56,14 @@ def approve(plant: Plant, name: str, version: str, *, by: Actor, why: str, diges
         raise UsageError(f"{who} is a program: a person has to approve a version")
     registry = registry_of(plant)
     before = registry.current_or_none(name)
+    if seen is not None and seen.beside != before:
+        found, was = before or "nothing", seen.beside or "nothing"
+        raise UsageError(f"{found} is in service now, and {was} when you looked: nothing is approved; look at it again")
     approval = Approval(
         by=who,
         why=why,
         at=from_us(plant.clock.now_us()),
-        digest=digest_of(registry.manifest(name, version)) if digest is None else digest,
+        digest=digest_of(registry.manifest(name, version)) if seen is None else seen.digest,
         authenticated=by.identity == "authenticated",
         beside=before,
     )

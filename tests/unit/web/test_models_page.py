@@ -115,7 +115,8 @@ def test_two_people_put_a_version_into_service_on_the_page(config: Path) -> None
     assert "Put 0001 into service" not in text
     assert "Nobody can return to 0001 before two people approve it." in text
     digest = digest_of(registry_at(config).manifest("default", "0001"))
-    form = {"act": "approve", "version": "0001", "digest": digest, "typed": "0001", "reason": "it found the leak"}
+    form = {"act": "approve", "version": "0001", "typed": "0001", "reason": "it found the leak"}
+    form |= {"digest": digest, "before": "0002"}
     assert "type 0001 to confirm" in said(config, **{**form, "typed": "1"})
     assert "has changed since it was looked at" in said(config, **{**form, "digest": ""})
     assert "say in a sentence" in said(config, **{**form, "reason": " "})
@@ -131,6 +132,21 @@ def test_two_people_put_a_version_into_service_on_the_page(config: Path) -> None
     text = shown(config)
     assert re.search(r"Lee \(name as given\) ?, ", text)
     assert "Put 0001 into service" not in text
+
+
+def test_an_approval_beside_another_version_than_was_seen_in_service_is_refused(config: Path) -> None:
+    _written(config.parent, learning={**LEARNING, "promote": "person"})
+    page = page_of(config).browser().get("/models").text
+    form = page.partition("Approve 0001</summary>")[2].partition("</form>")[0]
+    sent = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form))
+    assert sent["before"] == "0002"
+    sent |= {"act": "approve", "typed": "0001", "reason": "it found the leak"}
+    registry = registry_at(config)
+    (config.parent / "registry" / "default" / "CURRENT").write_text("0001\n")
+    assert "0001 is in service now, and 0002 when you looked: nothing is approved" in said(config, **sent)
+    del sent["before"]
+    assert "0001 is in service now, and nothing when you looked" in said(config, **sent)
+    assert registry.manifest("default", "0001").approvals == ()
 
 
 def test_who_may_not_act_sees_the_approvals_and_no_form(config: Path) -> None:
