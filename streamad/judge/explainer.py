@@ -118,7 +118,8 @@ def _size_of(debt: Debt) -> int:
 
 LIMIT_S = 60.0
 """An attribution that takes longer is given up."""
-_MOST_MODELS = 4
+_MOST_MODELS, _MOST_VERSIONS = 4, 2
+"""Models in memory at most, and versions of one name: alerts are of the version in service, or of the one before."""
 _TOGETHER = 16
 _PATIENCE_S = 0.2  # at most 11 times in an attribution
 _REASON_CHARACTERS = 300
@@ -235,7 +236,10 @@ class _Worker:
         model = self._models.pop(ref, None)
         if model is None:
             model = self._load(ref)
-        self._models[ref] = model
+        self._models[ref] = model  # the one needed last is the last
+        versions = [kept for kept in self._models if kept.name == ref.name]
+        for kept in versions[:-_MOST_VERSIONS]:
+            del self._models[kept]
         while len(self._models) > _MOST_MODELS:
             self._models.popitem(last=False)
         return model

@@ -129,6 +129,7 @@ class Looking:
         ``tell`` puts messages into the next commit, which also has the looks that were taken. ``is_split``: the stream
         lies in several partitions, so that its sequences are not whole.
         """
+        self._former.drop_unneeded()
         for each in await self._due(intake, is_split):
             if not self._batchers.is_idle:
                 return

@@ -17,7 +17,9 @@ from streamad.system.threads import LoneThread
 from streamad.telemetry.events import Emit
 
 MOST_LOADED = 4
-"""Versions whose looks are in memory, those needed last: a learner makes ever new ones."""
+"""Versions whose looks are in memory at most, those needed last: a learner makes ever new ones."""
+UNNEEDED_US = 600_000_000
+"""Looks that nobody has needed for so long are no longer in memory."""
 _FIRST_RETRY_US = 1_000_000
 _LONGEST_RETRY_US = 60_000_000
 LIMIT_S = 10.0
@@ -36,6 +38,14 @@ class NotNowError(Exception):
 
 
 @dataclass(slots=True)
+class _Loaded:
+    """The looks of a version, None if it has none, and when they were needed last."""
+
+    early: EarlyModel | None
+    needed_us: int
+
+
+@dataclass(slots=True)
 class _Failing:
     """Why a version could not be read last, when that is tried again, and whether an event has said so."""
 
@@ -46,7 +56,7 @@ class _Failing:
 
 
 class PinnedVersions:
-    """Loads versions by ``load``, each once as long as it is needed.
+    """Loads versions by ``load``, each once as long as it is needed; ``MOST_LOADED`` are in memory at most.
 
     One that is damaged, or is not there, has no looks: an event says so. A file that could not be read (an OSError:
     a network share, too many open files) may be readable again: it is tried after 1 s, 2 s, ... 60 s. A call that does
@@ -57,17 +67,29 @@ class PinnedVersions:
         self._load = load
         self._clock = clock
         self._emit = emit
-        self._loaded: dict[ModelRef, EarlyModel | None] = {}
+        self._loaded: dict[ModelRef, _Loaded] = {}
         self._failing: dict[ModelRef, _Failing] = {}
         self._under_way: dict[ModelRef, asyncio.Task[EarlyModel | None]] = {}
 
     def in_memory(self, ref: ModelRef) -> EarlyModel | None:
-        """Return the looks of a version if they are in memory."""
-        return self._loaded.get(ref)
+        """Return the looks of a version if they are in memory, where they stay: a running sequence shows them."""
+        if (loaded := self._loaded.get(ref)) is None:
+            return None
+        loaded.needed_us = self._clock.monotonic_us()
+        return loaded.early
+
+    def drop_unneeded(self) -> None:
+        """Let go of the looks that nobody has needed for ``UNNEEDED_US``; that a version has none stays known."""
+        if not self._loaded:
+            return
+        since_us = self._clock.monotonic_us() - UNNEEDED_US
+        kept = {ref: each for ref, each in self._loaded.items() if each.early is None or each.needed_us >= since_us}
+        self._loaded = kept
 
     async def looks_of(self, ref: ModelRef) -> EarlyModel | None:
         """Return the looks of a version, None if it has none or must not be used. Raises NotNowError."""
-        early = self._loaded[ref] if ref in self._loaded else await self._taken_up(ref)
+        loaded = self._loaded.get(ref)
+        early = await self._taken_up(ref) if loaded is None else loaded.early
         self._keep(ref, early)
         return early
 
@@ -112,7 +134,7 @@ class PinnedVersions:
 
     def _keep(self, ref: ModelRef, early: EarlyModel | None) -> None:
         self._loaded.pop(ref, None)
-        self._loaded[ref] = early  # the one needed last is the last
+        self._loaded[ref] = _Loaded(early, self._clock.monotonic_us())  # the one needed last is the last
         while len(self._loaded) > MOST_LOADED:
             del self._loaded[next(iter(self._loaded))]
 

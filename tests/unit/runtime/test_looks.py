@@ -528,6 +528,11 @@ async def test_of_versions_that_serve_no_more_those_needed_last_stay_in_memory()
     assert loaded == versions
     await look(versions[0])
     assert loaded == [*versions, versions[0]]
+    clock.advance(pinned.UNNEEDED_US / 1e6 + 1)
+    no_streams: Any = SimpleNamespace(streams={})
+    await looking.visit(no_streams, lambda _: None, lambda _: False)
+    await look(versions[0])
+    assert loaded == [*versions, versions[0], versions[0]], "nobody needed it for ten minutes"
     await batcher.close()
 
 

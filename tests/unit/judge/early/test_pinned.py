@@ -110,6 +110,30 @@ async def test_what_is_given_up_is_said_once_until_the_version_can_be_read_again
     assert await registry.versions.looks_of(REF) is not None
 
 
+async def test_looks_that_nobody_needs_any_more_leave_the_memory_and_are_loaded_again_when_needed() -> None:
+    served = model()
+    registry = Registry(served, served)
+    assert await registry.versions.looks_of(REF) is served.early
+    for _ in range(3):
+        registry.clock.advance(pinned.UNNEEDED_US / 1e6)
+        registry.versions.drop_unneeded()
+        assert registry.versions.in_memory(REF) is served.early, "a running sequence shows them"
+    registry.clock.advance(pinned.UNNEEDED_US / 1e6 + 1)
+    registry.versions.drop_unneeded()
+    assert registry.versions.in_memory(REF) is None
+    assert await registry.versions.looks_of(REF) is served.early
+    assert registry.n_loads == 2
+
+
+async def test_a_version_without_looks_is_said_once_however_long_nobody_needs_it() -> None:
+    registry = Registry(RegistryError("model test has no version 0001"))
+    for _ in range(2):
+        assert await registry.versions.looks_of(REF) is None
+        registry.clock.advance(pinned.UNNEEDED_US / 1e6 + 1)
+        registry.versions.drop_unneeded()
+    assert len(registry.events) == 1
+
+
 async def test_a_real_version_whose_files_cannot_be_read_for_a_while_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
