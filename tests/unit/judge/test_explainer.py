@@ -37,25 +37,6 @@ async def test_an_attribution_is_that_of_the_alert_and_its_model() -> None:
     assert [model.version for model in load.loads] == ["0007"]
 
 
-async def test_two_versions_of_a_name_and_four_models_in_all_stay_in_memory() -> None:
-    load = Explaining()
-    explainer = explainer_with(load)
-
-    async def loads(*names: str) -> list[str]:
-        """Return which of the models are loaded if alerts of these are explained, in their order."""
-        before = len(load.loads)
-        for number, each in enumerate(names):
-            name, _, version = each.partition(" ")
-            alert = msgspec.structs.replace(alert_of(number), model=ModelRef(name, version))
-            assert (await explainer.attribution(alert, TERMS, WINDOW)).method == METHOD
-        return [f"{each.name} {each.version}" for each in load.loads[before:]]
-
-    assert await loads("a 1", "a 2", "a 1", "a 2") == ["a 1", "a 2"]
-    assert await loads("a 3", "a 2", "a 3", "a 1") == ["a 3", "a 1"], "the one needed last of a name stays"
-    assert await loads("b 1", "c 1", "a 1", "a 3") == ["b 1", "c 1"]
-    assert await loads("d 1", "b 1") == ["d 1", "b 1"]
-
-
 @pytest.mark.parametrize(
     "failure",
     [
@@ -137,3 +118,118 @@ async def test_an_alert_that_waits_goes_before_all_debts_but_the_first() -> None
     load.gate.set()
     await asyncio.gather(alert, *debts)
     assert order == ["debt 0", "alert", "debt 1", "debt 2"]
+
+
+async def test_two_versions_of_a_name_and_four_models_in_all_stay_in_memory() -> None:
+    load = Explaining()
+    explainer = explainer_with(load)
+
+    async def loads(*names: str) -> list[str]:
+        """Return which of the models are loaded if alerts of these are explained, in their order."""
+        before = len(load.loads)
+        for number, each in enumerate(names):
+            name, _, version = each.partition(" ")
+            alert = msgspec.structs.replace(alert_of(number), model=ModelRef(name, version))
+            assert (await explainer.attribution(alert, TERMS, WINDOW)).method == METHOD
+        return [f"{each.name} {each.version}" for each in load.loads[before:]]
+
+    assert await loads("a 1", "a 2", "a 1", "a 2") == ["a 1", "a 2"]
+    assert await loads("a 3", "a 2", "a 3", "a 1") == ["a 3", "a 1"], "the one needed last of a name stays"
+    assert await loads("b 1", "c 1", "a 1", "a 3") == ["b 1", "c 1"]
+    assert await loads("d 1", "b 1") == ["d 1", "b 1"]
+
+
+async def test_an_alert_that_waits_for_its_attribution_stalls_no_run() -> None:
+    """The limit is half of ``run.stall_timeout`` if that is shorter."""
+    clock, load = ManualClock(START_US), Explaining(is_open=False)
+    explainer = Explainer(settings_of(run={"stall_timeout": "20s"}), clock, load)
+    hanging = asyncio.create_task(explainer.attribution(alert_of(1), TERMS, WINDOW))
+    await until(lambda: load.n_waiting == 1 and clock.n_sleepers == 1)
+    clock.advance(10)
+    assert "longer than 10 s" in str((await hanging).detail)
+    load.gate.set()
+
+
+async def test_explaining_lets_windows_that_are_judged_go_first_a_few_windows_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 60.0)
+    scored: list[tuple[int, bool]] = []
+
+    class Watching(SquareScorer):
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            scored.append((len(windows), JUDGING.wait_until_idle(0)))
+            return super().score(windows, lengths)
+
+    explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: model_of(Watching()))
+    with JUDGING.of_a_window():
+        call = asyncio.ensure_future(explainer.attribution(alert_of(1), TERMS, WINDOW))
+        await steps()
+        assert scored == []
+    assert (await call).method == METHOD
+    assert scored
+    assert all(n <= 16 and was_idle for n, was_idle in scored)
+
+
+def warning_of(look: int) -> EarlyWarning:
+    start = from_us(START_US)
+    return EarlyWarning(
+        warning_id="0" * 32, stream="a", sequence="1", start_time=start, time=start, n_points=AGES[look], age=0.5,
+        look=look + 1, score=9.0, p_value=0.01, false_alarm_rate=0.02, tail="empirical",
+        model=ModelRef("test", "0001"), created_at=start,
+    )  # fmt: skip
+
+
+SEEN = Window(np.full((len(CHANNELS), AGES[1]), 10.0, dtype=np.float32), AGES[1])
+
+
+async def test_reasons_of_a_warning_let_windows_that_are_judged_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 60.0)
+    scored: list[tuple[int, bool]] = []
+
+    class Watching(SquareScorer):
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            scored.append((len(windows), JUDGING.wait_until_idle(0)))
+            return super().score(windows, lengths)
+
+    early = looks()
+    watched = tuple(replace(look, scorer=Watching((len(CHANNELS), look.form.n_points))) for look in early.looks)
+    reference = Reference(np.ones((20, len(CHANNELS), L), np.float32), np.full(20, L))
+    served = replace(model(early=replace(early, looks=watched)), reference=reference)
+    explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: served)
+    with JUDGING.of_a_window():
+        call = asyncio.ensure_future(explainer.of_look(warning_of(1), 1, SEEN))
+        await steps()
+        assert scored == []
+    assert (await call).method == METHOD
+    assert scored
+    assert all(n <= 16 and was_idle for n, was_idle in scored)
+
+
+@pytest.mark.parametrize(
+    ("longer", "longest", "lengths", "method"),
+    [
+        ("resample", L - 1, [L, L], METHOD),
+        ("resample", L, [L, L - 1], METHOD),
+        ("resample", L, [L, L], NO_METHOD),
+        ("resample", None, [L, 3], NO_METHOD),
+        ("truncate", L, [L, L], METHOD),
+    ],
+)
+async def test_reasons_of_a_warning_are_by_sequences_that_were_not_squeezed(
+    longer: str, longest: int | None, lengths: list[int], method: str
+) -> None:
+    early = replace(looks(), longest=longest)
+    reference = Reference(np.ones((2, len(CHANNELS), L), np.float32), np.array(lengths), ("s/squeezed", "s/1"))
+    served = replace(model(early=early), reference=reference)
+    plant = settings_of(window={"length": L, "longer": longer})
+    found = await Explainer(plant, ManualClock(START_US), lambda _: served).of_look(warning_of(1), 1, SEEN)
+    assert found.method == method
+    assert (found.detail is None) == (method == METHOD)
+    assert {each.sequence for each in found.nearest} <= ({"s/1"} if longest == L != lengths[1] else {*reference.names})
+
+
+async def test_a_monitor_that_always_judges_explains_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 0.001)
+    with JUDGING.of_a_window():
+        assert (await explainer_with(Explaining()).attribution(alert_of(1), TERMS, WINDOW)).method == METHOD
