@@ -10,8 +10,8 @@ __all__ = [
     "EndingSubscription", "Feed", "FeedRecord", "FittedDetector", "HoldingSubscription", "LabelledSource",
     "NamedChannels", "OwingSource", "OwnedSink", "Owner", "PartitionContent", "PartitionedSource", "PausableSource",
     "RangedSource", "ResumableSource", "Scorer", "SharedSource", "Sink", "SizedSource", "Source", "StoredMessage",
-    "Subscription", "Topic", "TopicFinding", "Topics", "TrainingProgress", "TrainingStep", "TrainingSummary",
-    "TransactionalSource",
+    "Subscription", "TailSubscription", "Topic", "TopicFinding", "Topics", "TrainingProgress", "TrainingStep",
+    "TrainingSummary", "TransactionalSource",
 ]  # fmt: skip
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -101,10 +101,7 @@ class RangedSource(Protocol):
     """A source that can also read a range of time: without a group, without commits, with an end."""
 
     def between(self, since_us: int | None, until_us: int | None) -> Source:
-        """Return a finite source of the records from ``since_us`` on and before ``until_us`` (None: no limit).
-
-        Times are those of the records, in Unix microseconds.
-        """
+        """Return a finite source of the records of ``since_us`` and later, before ``until_us``; None: no limit."""
 
 
 @runtime_checkable
@@ -125,9 +122,7 @@ class OwingSource(Protocol):
     async def owed_models(self) -> Collection[ModelRef]:
         """Return the versions of models that open debts name, and that look at sequences which run.
 
-        Nothing is written and no group is joined.
-
-        Raises SourceError, CheckpointError if they cannot be read.
+        Nothing is written, no group is joined. Raises SourceError, CheckpointError if they cannot be read.
         """
 
 
@@ -249,6 +244,14 @@ class EndingSubscription(Subscription, Protocol):
 
     async def n_present(self) -> int | None:
         """Return how many of those are not done (Kafka: or more), None if unknown; call it after ``messages`` ended."""
+
+
+@runtime_checkable
+class TailSubscription(EndingSubscription, Protocol):
+    """A subscription for a writer that looks for its own last message, also behind or in an open transaction."""
+
+    def end_with_last(self, n: int) -> None:
+        """Let ``messages`` yield the last ``n``, or more, of what is there now, and end; call it before them."""
 
 
 @runtime_checkable

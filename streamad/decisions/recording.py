@@ -24,7 +24,7 @@ from streamad.messages import DecisionEntry, OutputRecord
 from streamad.messages.decision import Identity
 from streamad.plant import Plant
 from streamad.plugins import available, connect_sink, connect_subscription, load, split_url
-from streamad.ports import EndingSubscription
+from streamad.ports import EndingSubscription, TailSubscription
 from streamad.settings.places import file_path, other_decisions_url, place_key
 from streamad.system.files import append_whole, appending, cut_torn_end
 from streamad.system.locks import lock_open_file
@@ -36,6 +36,8 @@ from streamad.types import from_us
 _KEY = place_key("decisions")
 _BUSY = f"end that program, or name another file ({_KEY})"
 _BEGINNING = b'{"type":"decision",'
+_NEAR, _ALL = 1_000, 1 << 62
+"""The last messages of a place, in which a writer's last entry mostly is, and all of them."""
 _WAIT_S = 30.0
 _POLL_S = 0.01
 
@@ -114,7 +116,10 @@ def _in_file(plant: Plant, path: Path, writer: str, decided: Sequence[Decided]) 
 
 
 async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
-    entries = _linked(plant, writer, _last_of(writer, await stored(plant, url, writer)), decided)
+    head = _last_of(writer, await stored(plant, url, writer, _NEAR))
+    if not head.number:
+        head = _last_of(writer, await stored(plant, url, writer, _ALL))
+    entries = _linked(plant, writer, head, decided)
     sink = connect_sink(url, plant.settings.sinks.options.get(split_url(url)[0], {}), plant.context, _KEY)
     try:
         await sink.write([OutputRecord("decisions", writer, each) for each in entries])
@@ -124,10 +129,11 @@ async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decid
     return entries
 
 
-async def stored(plant: Plant, url: str, writer: str) -> list[bytes]:
+async def stored(plant: Plant, url: str, writer: str, n_last: int | None = None) -> list[bytes]:
     """Return what lies in a place and names ``writer``, in its order; nothing if the place cannot be read.
 
-    There each process begins a chain anew, as on a terminal. Raises OutputError.
+    There each process begins a chain anew, as on a terminal. ``n_last``: the last so many messages do, and those of
+    open transactions count: a writer without transactions would not see its own behind one. Raises OutputError.
     """
     if (path := file_path(url)) is not None:
         return await asyncio.to_thread(_lines_of, plant.base_dir / path, writer)
@@ -141,7 +147,10 @@ async def stored(plant: Plant, url: str, writer: str) -> list[bytes]:
     try:
         if not isinstance(subscription, EndingSubscription):
             return []
-        subscription.end_with_present()
+        if n_last is not None and isinstance(subscription, TailSubscription):
+            subscription.end_with_last(n_last)
+        else:
+            subscription.end_with_present()
         marker = msgspec.json.encode(writer)
         return [each.value async for each in subscription.messages() if marker in each.value]
     except SourceError as error:

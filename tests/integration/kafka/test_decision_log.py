@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
+from aiokafka import AIOKafkaProducer
 
-from streamad.decisions.chain import entry_in
+from streamad.decisions import recording
+from streamad.decisions.chain import Decided, Head, entry_in, head_of, linked
+from streamad.decisions.recording import record
+from streamad.decisions.verifying import Verifying
 from streamad.messages import DecisionEntry
-from tests.support.kafka.broker import Broker, Message, create_topics, read_committed
+from streamad.plant import Plant
+from streamad.settings.plant_yaml import load_settings
+from streamad.system.clock import SystemClock
+from streamad.types import from_us
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 from tests.support.kafka.faults import KafkaPlants, until_verdicts
+from tests.support.runtime.cli import started
 from tests.support.runtime.pipeline import START_US, line
 from tests.support.waiting import LIMIT_S
+
+DECIDED = Decided("mark", "B-1", "kim", "claimed")
+DECIDING = """
+import sys
+from pathlib import Path
+from streamad.commands.shared.plants import load_plant
+from streamad.decisions.chain import Decided
+from streamad.decisions.recording import record
+plant = load_plant(Path("plant.yaml"))
+for writer in sys.argv[1:]:
+    record(plant, writer, [Decided("mark", "B-2", "lee", "claimed")])
+"""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 
@@ -82,3 +106,66 @@ async def test_chains_stay_whole_over_a_kill_a_second_worker_another_config_and_
         (1, "mark", "false_alarm"),
         (2, "mark", "confirmed"),
     ]
+
+
+def logging_plant(folder: Path, bootstrap: str, topic: str) -> Plant:
+    content = {
+        "name": "hall", "channels": [{"name": "a"}], "window": {"length": 3},
+        "source": {"url": f"kafka://{bootstrap}/{topic}-in"}, "sinks": {"decisions": f"kafka:///{topic}"},
+    }  # fmt: skip
+    path = folder / "plant.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return Plant(load_settings(path), folder, SystemClock(), path)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_an_entry_follows_its_writers_last_one_whoever_wrote_between(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """Two processes take turns as two writers; a third one fills what is looked through first."""
+    monkeypatch.setattr(recording, "_NEAR", 3)
+    topic = unique_name("decisions")
+    await create_topics(kafka.bootstrap, {topic: partitions})
+    plant = logging_plant(tmp_path, kafka.bootstrap, topic)
+    (tmp_path / "deciding.py").write_text(DECIDING)
+    head = Head()
+    with started("a", "b", "a", "a", "b", program=("deciding.py",), cwd=tmp_path) as other:
+        for writer in ("b", "a", "a"):
+            await asyncio.to_thread(record, plant, writer, [DECIDED, DECIDED])
+        assert await asyncio.to_thread(other.wait, LIMIT_S) == 0
+    for writer in ("a", "b", "a"):
+        for _ in range(4):
+            entry = linked(DECIDED, "hall/third", head, from_us(START_US))
+            head = head_of(entry)
+            await produce(kafka.bootstrap, topic, [Message(msgspec.json.encode(entry), key=b"third")])
+        await asyncio.to_thread(record, plant, writer, [DECIDED])
+    verifying = Verifying()
+    for found in await read_committed(kafka.bootstrap, topic):
+        verifying.take(found.value or b"", "here")
+    assert verifying.is_whole
+    assert {name: chain.entries for name, chain in verifying.chains.items()} == {
+        "hall/a": 3 + 4 + 2,
+        "hall/b": 2 + 2 + 1,
+        "hall/third": 12,
+    }
+
+
+async def test_an_open_transaction_of_a_worker_hides_no_entry_from_its_writer(kafka: Broker, tmp_path: Path) -> None:
+    topic = unique_name("decisions")
+    await create_topics(kafka.bootstrap, {topic: 1})
+    plant = logging_plant(tmp_path, kafka.bootstrap, topic)
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)
+    await producer.start()
+    try:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, msgspec.json.encode(linked(DECIDED, "hall/w", Head(), from_us(START_US))))
+        entries = [entry for _ in range(3) for entry in await asyncio.to_thread(record, plant, "a", [DECIDED])]
+        await producer.abort_transaction()
+    finally:
+        await producer.stop()
+    assert [(each.number, each.previous) for each in entries] == [
+        (1, ""),
+        (2, entries[0].hash),
+        (3, entries[1].hash),
+    ]
+    assert [entry_in(each.value or b"") for each in await read_committed(kafka.bootstrap, topic)] == entries

@@ -77,12 +77,14 @@ class KafkaSubscription:
         self._begun: set[TopicPartition] = set()
         self._is_closed = False
         self._is_ending = False
+        self._n_last: int | None = None
         self._ends: dict[TopicPartition, int] | None = None  # the ends of our partitions when it was asked to end
         self._tenure = Tenure(self._topic) if given.exclusive else None
         self._is_waiting = False
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield messages as they are committed. Raises SourceError if the topic cannot be read, TakenOverError."""
+        record = None
         try:
             consumer = await self._started()
             while not self._is_closed:
@@ -90,7 +92,7 @@ class KafkaSubscription:
                 await self._commit_if_due(consumer)
                 while self._gaps and (self._tenure is None or self._tenure.is_held):
                     yield self._gap(*self._gaps.popleft())
-                if self._is_ending and await self._is_through(consumer):
+                if self._is_ending and not self._is_amid(record) and await self._is_through(consumer):
                     return
                 record = await self._fetch(consumer)
                 if record is not None and (message := self._taken(record)) is not None:
@@ -167,6 +169,10 @@ class KafkaSubscription:
         """Let ``messages`` end after the committed messages that our partitions hold now."""
         self._is_ending = True
 
+    def end_with_last(self, n: int) -> None:
+        """Let ``messages`` end after the last ``n`` offsets of a topic with one partition, else after all."""
+        self._is_ending, self._n_last = True, n
+
     async def n_present(self) -> int | None:
         """Return how many offsets of our partitions are not done before their ends, None if a broker does not say.
 
@@ -179,6 +185,12 @@ class KafkaSubscription:
         if left is None:
             return None
         return sum(left.values()) + self._positions.n_undone
+
+    def _is_amid(self, record: ConsumerRecord[bytes | None, bytes | None] | None) -> bool:
+        """Return whether the end of its partition is known to lie behind ``record``: to ask each time costs as much."""
+        if record is None or self._ends is None:
+            return False
+        return bool(record.offset + 1 < self._ends.get(TopicPartition(record.topic, record.partition), 0))
 
     async def _is_through(self, consumer: AIOKafkaConsumer) -> bool:
         if not await self._has_ends(consumer):
@@ -260,8 +272,9 @@ class KafkaSubscription:
             return self._consumer
         await partition_counts(self._client)  # raises if the topic does not exist
         bound_unpacking()
+        hidden = {} if self._n_last is None else {"isolation_level": "read_uncommitted"}
         consumer = AIOKafkaConsumer(
-            **self._client.consumer_kwargs(),
+            **{**self._client.consumer_kwargs(), **hidden},
             group_id=self._group,
             max_poll_interval_ms=_MAX_PER_MESSAGE_MS,
             rebalance_timeout_ms=_REBALANCE_MS,
@@ -322,6 +335,8 @@ class KafkaSubscription:
         try:
             async with asyncio.timeout(self._client.request_timeout_s):
                 offset = (await ask([partition]))[partition]
+                if self._n_last is not None and consumer.assignment() == {partition}:
+                    offset = max(offset, (await consumer.end_offsets([partition]))[partition] - self._n_last)
             consumer.seek(partition, offset)
         except errors.IllegalStateError:
             return None  # no longer assigned
