@@ -170,11 +170,13 @@ class Intake:
         """Return whether progress may be committed; not while the times of all records so far are wrong."""
         return not self._times.are_all_wrong
 
-    def take(self, batch: RecordBatch, now_us: int) -> list[Closed]:
+    def take(self, batch: RecordBatch | ColumnBatch, now_us: int) -> list[Closed]:
         """Take a batch and return the sequences that it ended; unreadable records become dead letters.
 
         Raises SourceError if the times of the first records all lie after those records were written.
         """
+        if isinstance(batch, ColumnBatch):
+            return self._take_columns(batch, now_us)
         finished: list[Closed] = []
         self._rows = None
         records, at = batch.records, 0
@@ -193,7 +195,7 @@ class Intake:
             self._cursor = batch.cursor
         return self._counted(finished + self._reach(self.next_offset, now_us))
 
-    def take_columns(self, batch: ColumnBatch, now_us: int) -> list[Closed]:
+    def _take_columns(self, batch: ColumnBatch, now_us: int) -> list[Closed]:
         """Take rows by column, as ``take`` would take their records, and so those that are not plain. Raises as it."""
         singles, finished = None, list[Closed]()
         if self._columns is not None and not self.is_recovering and not self._assembler.is_repeating:

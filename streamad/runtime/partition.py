@@ -21,6 +21,7 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.verdicts import unexplained
 from streamad.messages import Attribution, DeadLetter, Event, LateRecord, OutputRecord
 from streamad.partition_progress import Debt, Progress, ProgressUpdate, unchanged
+from streamad.tables import ColumnBatch
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 
 
@@ -173,7 +174,7 @@ class Restoring:
     task: asyncio.Task[Partition]
     first_begin: int | None = None
     is_sought: bool = False
-    early: list[RecordBatch | PartitionEnded] = field(default_factory=list)
+    early: list[RecordBatch | ColumnBatch | PartitionEnded] = field(default_factory=list)
 
 
 class Stage(IntEnum):

@@ -17,6 +17,7 @@ from streamad.judge.judging import Judge, JudgedSequence
 from streamad.messages import Attribution, EarlyWarning
 from streamad.partition_progress import Debt
 from streamad.ports import Clock, Committer, SharedSource, Source
+from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.commits import Commits
 from streamad.runtime.partition import Committing, Partition, Payments, Restoring, Stage
 from streamad.runtime.status import Status
@@ -27,6 +28,7 @@ from streamad.schemas.fetching import Fetcher
 from streamad.schemas.waiting import SchemaWaits
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at, wait_for_either
+from streamad.tables import ColumnarSource, ColumnBatch
 from streamad.telemetry.events import EventLog
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters
@@ -103,7 +105,16 @@ class Pipeline:
         schemas = None if fetcher is None else fetcher.schemas
         self._waits = SchemaWaits(source, fetcher, clock, self._on_done)
         self.status.held = self._waits.held
-        self._take_over = TakeOver(settings, source, clock, self.counters, payments, table=table, schemas=schemas)
+        self._take_over = TakeOver(
+            settings,
+            source,
+            clock,
+            self.counters,
+            payments,
+            table=table,
+            schemas=schemas,
+            by_column=isinstance(committer, UnsavedCommitter),
+        )
         self._submitter = Submitter(
             settings,
             clock,
@@ -163,7 +174,7 @@ class Pipeline:
         self._log.info("run started", model=self._submitter.model)
         self.status.moved()
         ticker = asyncio.create_task(self._tick())
-        source_events = self._source.batches()
+        source_events = self._source_events()
         try:
             await self._read(source_events)
             await self._drain()
@@ -181,15 +192,22 @@ class Pipeline:
             if isinstance(source_events, AsyncGenerator):
                 await source_events.aclose()
 
-    async def _read(self, source_events: AsyncIterator[SourceEvent]) -> None:
-        pull: asyncio.Future[SourceEvent | None] | None = None
+    def _source_events(self) -> AsyncIterator[SourceEvent | ColumnBatch]:
+        """Return the events of the source; rows of tables by column if no progress, thus no cursor, is kept."""
+        columns = self._take_over.columns
+        if columns is None or not isinstance(self._source, ColumnarSource):
+            return self._source.batches()
+        return self._source.column_batches(columns.wanted)
+
+    async def _read(self, source_events: AsyncIterator[SourceEvent | ColumnBatch]) -> None:
+        pull: asyncio.Future[SourceEvent | ColumnBatch | None] | None = None
         is_first = True
         try:
             while not self.was_stopped:
                 await self._make_room()
                 for held in self._waits.released():
                     await self._handle(held)
-                if pull is None and not self._waits.held:
+                if pull is None and not self._waits.held and not self._has_early_columns:
                     pull = asyncio.ensure_future(anext(source_events, None))
                 await self._wait_for(*([] if pull is None or self._waits.held else [pull]))
                 await self._finish_tasks()
@@ -234,7 +252,12 @@ class Pipeline:
             if name not in self._restoring and name not in self._partitions:
                 self._partitions[name] = self._take_over.unread(progress)
 
-    async def _wait_for(self, *pulls: asyncio.Future[SourceEvent | None]) -> None:
+    @property
+    def _has_early_columns(self) -> bool:
+        """Return whether columns wait for their partition: their rows can be made until the next event is asked for."""
+        return any(isinstance(event, ColumnBatch) for each in self._restoring.values() for event in each.early)
+
+    async def _wait_for(self, *pulls: asyncio.Future[SourceEvent | ColumnBatch | None]) -> None:
         """Return when one of ``pulls`` is done or something happened (a verdict, a commit, a tick, a stop)."""
         if any(pull.done() for pull in pulls):
             return
@@ -252,11 +275,11 @@ class Pipeline:
 
     # --- events of the source ---
 
-    async def _handle(self, event: SourceEvent) -> None:
-        if self._waits.holds(event):
+    async def _handle(self, event: SourceEvent | ColumnBatch) -> None:
+        if not isinstance(event, ColumnBatch) and self._waits.holds(event):
             return
         match event:
-            case RecordBatch():
+            case RecordBatch() | ColumnBatch():
                 await self._take(event)
             case PartitionAssigned():
                 self._drop(event.partition)
@@ -350,13 +373,17 @@ class Pipeline:
         self.counters.held += self._submitter.finish(partition, may_hold=self._commits.keep_progress)
         self._homes.leave(partition.name, self._partitions)
 
-    async def _take(self, batch: RecordBatch) -> None:
+    async def _take(self, batch: RecordBatch | ColumnBatch) -> None:
         if (restoring := self._restoring.get(batch.partition)) is not None and restoring.is_sought:
             restoring.early.append(batch)
         partition = self._partitions.get(batch.partition)
-        rest = None if partition is None else partition.rest_of(batch)
-        ready = None if partition is None or rest is None else self._waits.ready(partition, rest)
-        if partition is not None and ready is not None and await self._submitter.take(partition, ready):
+        if partition is None:
+            return
+        ready: RecordBatch | ColumnBatch | None = batch
+        if isinstance(batch, RecordBatch):
+            rest = partition.rest_of(batch)
+            ready = None if rest is None else self._waits.ready(partition, rest)
+        if ready is not None and await self._submitter.take(partition, ready):
             self.status.moved()
 
     # --- judging and commits ---

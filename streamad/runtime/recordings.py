@@ -205,15 +205,11 @@ async def read_by_partition(
                 columns=columns,
             )
             await measured.seek(event.partition, None)
-        elif isinstance(event, RecordBatch):
+        elif isinstance(event, RecordBatch | ColumnBatch):
             intake = intakes[event.partition]
-            if fetcher is not None:
+            if fetcher is not None and isinstance(event, RecordBatch):
                 await fetcher.fetch_for(event.records)
             finished = intake.take(event, clock.now_us())
-            intake.take_aside()
-        elif isinstance(event, ColumnBatch):
-            intake = intakes[event.partition]
-            finished = intake.take_columns(event, clock.now_us())
             intake.take_aside()
         elif isinstance(event, PartitionEnded):
             intake = intakes.pop(event.partition)

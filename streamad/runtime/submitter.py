@@ -13,6 +13,7 @@ from streamad.ports import Clock
 from streamad.runtime.partition import SPLIT, InFlight, Partition, Results, Stage
 from streamad.runtime.stream_homes import MAX_STREAMS, StreamHomes
 from streamad.settings.plant_yaml import Settings
+from streamad.tables import ColumnBatch
 from streamad.telemetry.events import EventLog
 from streamad.types import RecordBatch
 
@@ -73,24 +74,26 @@ class Submitter:
         is_over = self.held_bytes + in_flight_bytes > self._settings.sequences.max_buffered_bytes
         return is_over or self.n_waiting > 2 * self._settings.run.batch_windows
 
-    async def take(self, partition: Partition, batch: RecordBatch) -> bool:
+    async def take(self, partition: Partition, batch: RecordBatch | ColumnBatch) -> bool:
         """Take records of ``partition`` that continue where it is; return whether it has passed an offset."""
         now_us = self._clock.now_us()
-        has_passed = bool(batch.records) or batch.next_offset > partition.expected
+        caught_up = isinstance(batch, RecordBatch) and batch.caught_up
+        has_records = batch.n > 0 if isinstance(batch, ColumnBatch) else bool(batch.records)
+        has_passed = has_records or batch.next_offset > partition.expected
         partition.expected = batch.next_offset
-        partition.idle.on_batch(self._clock.monotonic_us(), caught_up=batch.caught_up, has_records=bool(batch.records))
+        partition.idle.on_batch(self._clock.monotonic_us(), caught_up=caught_up, has_records=has_records)
         finished = partition.intake.take(batch, now_us)
-        if batch.caught_up:
+        if caught_up:
             n_streams = len(partition.intake.streams)
             finished += partition.intake.expire(partition.idle.idle_us, now_us)
             partition.moved = partition.moved or len(partition.intake.streams) < n_streams
         partition.moved = partition.moved or has_passed  # also over transaction markers and aborted records
         if partition.orphans or partition.split or partition.left:
             self._let_go(partition)
-        partition.caught_up = batch.caught_up
+        partition.caught_up = caught_up
         partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
-        if finished and (batch.caught_up or self._batchers.is_idle):
+        if finished and (caught_up or self._batchers.is_idle):
             await self.flush()  # no further record waits, or the scorer is idle: waiting would not fill a batch
         return has_passed
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from streamad.ingest.columns.reading import ColumnReader
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.schemas.known import Schemas
@@ -58,7 +59,8 @@ class Releases:
 class TakeOver:
     """Begins to read partitions of ``source`` after their former owners are fenced.
 
-    ``payments`` makes the payments of a partition with these debts; they are taken up at once.
+    ``payments`` makes the payments of a partition with these debts; they are taken up at once. ``by_column``: rows of
+    tables are read by column where the plant's can be, which ``columns`` says; such rows have no cursor.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class TakeOver:
         *,
         table: BatchTable | None = None,
         schemas: Schemas | None = None,
+        by_column: bool = False,
     ) -> None:
         self._settings = settings
         self._table = table
@@ -83,6 +86,7 @@ class TakeOver:
         self._decoder = Decoder(
             settings.decode, settings.channels, settings.route_field, settings.sequences.while_, schemas
         )
+        self.columns = ColumnReader.of(settings, self._decoder) if by_column else None
         self._log = get_logger().bind(plant=settings.name)
 
     async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:
@@ -104,6 +108,7 @@ class TakeOver:
             seen_from_start=event.seen_from_start and not has_gap,
             progress=progress,
             table=self._table,
+            columns=self.columns,
         )
         payments = self._payments(() if progress is None else tuple(progress.debts.values()))
         idle = IdleClock(self._settings.run.outage_after)

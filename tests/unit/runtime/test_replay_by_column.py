@@ -1,0 +1,113 @@
+"""A pipeline that keeps no progress reads tables by column, and its outputs are those of reading them row by row."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from streamad.errors import SourceError
+from streamad.judge.scoring import ModelInService
+from streamad.plant import Plant
+from streamad.plugins import connect_source
+from tests.support.runtime.drawn_tables import S_US, START_US, RowsOnly, drawn_plant, plant
+from tests.support.runtime.ledger import Ledger
+from tests.support.runtime.pipeline import Run, SquareScorer, TickingClock, model_of, run_pipeline
+
+pa: Any = pytest.importorskip("pyarrow")
+pq: Any = pytest.importorskip("pyarrow.parquet")
+
+
+def model() -> ModelInService:
+    return model_of(SquareScorer((2, 16)))
+
+
+async def replayed(of: Plant, *, by_column: bool) -> tuple[Run, dict[str, list[Any]]]:
+    """Replay the plant's files; return the run, and what it wrote by role, each stream's messages in their order."""
+    source: Any = connect_source(of.settings.source.url, of.settings.source.options, of.context)
+    clock = TickingClock(0.001, START_US + 10**12)
+    try:
+        run = await run_pipeline(source if by_column else RowsOnly(source), of.settings, clock=clock, model=model())
+    finally:
+        await source.close()
+    found: dict[str, list[Any]] = {}
+    for role in run.sinks.keys() - {"events"}:
+        messages = [msgspec.to_builtins(message) for message in run.messages(role)]
+        for each in messages:
+            del each["created_at"]
+        messages.sort(key=lambda each: str(each.get("stream") or each["origin"]["partition"]))
+        found[role] = [str(each) for each in messages]
+    return run, found
+
+
+async def assert_alike(of: Plant) -> Run:
+    _, rows = await replayed(of, by_column=False)
+    run, columns = await replayed(of, by_column=True)
+    assert columns == rows
+    return run
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_outputs_by_column_are_those_by_row_whatever_the_files_hold(seed: int) -> None:
+    with TemporaryDirectory() as name:
+        try:
+            drawn = drawn_plant(Random(seed), Path(name))
+        except (ValidationError, pa.ArrowNotImplementedError):
+            reject()
+        if drawn.settings.models is not None:  # the one model here has no routes
+            reject()
+        # How much is read before the wall clock ends a sequence, or a full plant does, depends on the batches.
+        if drawn.settings.sequences.max_streams < 10:
+            reject()
+        try:
+            asyncio.run(assert_alike(drawn))
+        except SourceError:
+            reject()
+
+
+def write(path: Path, n: int, length: int, **columns: Any) -> None:
+    rows = np.arange(n)
+    table = {
+        "ts": pa.array(START_US + rows * S_US, pa.timestamp("us", tz="UTC")),
+        "line": pa.array([path.stem] * n),
+        "batch": pa.array([f"B{row // length}" for row in rows.tolist()]),
+        "a": pa.array(np.where(rows // length % 7 == 3, 10.0, 1.0)),
+        "b": pa.array(rows % length / 16),
+    }
+    pq.write_table(pa.table(table | columns), path, row_group_size=1_000)
+
+
+async def test_plain_files_are_replayed_by_column_with_alerts_and_reasons(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        write(tmp_path / f"{name}.parquet", 5_000, 10)
+    run = await assert_alike(plant(tmp_path, {}, {"end": ["change"]}, alerts={"false_alarm_rate": 0.02}))
+    assert run.pipeline.counters.by_columns == 10_000
+    assert len(run.verdicts) == 1_000
+    assert len(run.messages("alerts")) == len(run.messages("attributions")) == 2 * 71
+
+
+async def test_rows_that_are_not_plain_are_dead_letters_with_their_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "x.parquet", 3_000, 10, line=pa.array(["x" if row % 500 else "" for row in range(3_000)]))
+    run = await assert_alike(plant(tmp_path, {}, {"end": ["change"]}))
+    letters = run.messages("dead_letters")
+    assert [letter.origin.offset for letter in letters] == list(range(0, 3_000, 500))
+    assert all(letter.value for letter in letters)
+
+
+async def test_progress_that_is_kept_needs_the_cursors_of_rows(tmp_path: Path) -> None:
+    write(tmp_path / "x.parquet", 1_000, 10)
+    of = plant(tmp_path, {}, {"end": ["change"]})
+    source = connect_source(of.settings.source.url, {}, of.context)
+    run = await run_pipeline(source, of.settings, model=model(), committer=Ledger())
+    await source.close()
+    assert (run.pipeline.counters.by_columns, run.pipeline.counters.records) == (0, 1_000)
