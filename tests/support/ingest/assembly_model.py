@@ -198,9 +198,10 @@ class _Open:
 
 @dataclass
 class _Entry:
-    """The late samples of a sequence that is neither open nor closed."""
+    """The late samples of a sequence neither open nor closed; ``since`` and ``seen``: the first and the newest clock."""
 
     since: int
+    seen: int
     first_position: tuple[int, int]
     n_channels: int
     times: list[int] = field(default_factory=list)
@@ -704,8 +705,9 @@ class Model:
         if key is not None and (key in stream.open or self._is_closed(stream, key, sample.time, sample.clock)):
             return
         if key not in stream.entries:
-            stream.entries[key] = _Entry(sample.clock, sample.position, len(sample.row))
+            stream.entries[key] = _Entry(sample.clock, sample.clock, sample.position, len(sample.row))
         stream.entries[key].times.append(sample.time)
+        stream.entries[key].seen = max(stream.entries[key].seen, sample.clock)
         if sample.end and "marker" in self.settings.end:
             self._close_late(name, stream, key, sample.clock)
 
@@ -713,7 +715,7 @@ class Model:
         entry = stream.entries.pop(key)
         if key is None:
             return
-        stream.closed_at[key] = max(at, entry.since)
+        stream.closed_at[key] = max(at, entry.seen)
         times = tuple(sorted({min(entry.times), max(entry.times)}))
         rows = ((None,) * entry.n_channels,) * len(times)
         n_late = len(entry.times)

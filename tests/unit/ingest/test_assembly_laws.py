@@ -77,6 +77,15 @@ def without_positions(found: Outcome) -> Outcome:
         Record("s", "B", (98,), (ONE,)),
     ],
 )
+@example(
+    # The newest late sample of A came at 61: one more at 61 is of a sequence that has ended.
+    us(end=("marker",), max_duration=0, max_samples=1, allowed_lateness=0),
+    [
+        Record("r", "B", (62,), (ONE,), record_us=60),
+        Record("r", "A", (60, 61), (ONE, ONE), record_us=60),
+        Record("r", "A", (61,), (ONE,), record_us=61),
+    ],
+)
 @settings(max_examples=examples(400))
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
     assert outcome(limits, records) == model_outcome(limits, records)
