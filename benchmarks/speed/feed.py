@@ -1,4 +1,4 @@
-"""What feeds a GPU: windows a second from Parquet into a scorer that costs nothing, by processes, and up to which stage.
+"""What feeds a GPU: windows/s from Parquet into a scorer that costs nothing, by processes, and up to which stage.
 
 Files of sequences of 50 rows of 9 channels, one stream a file. Stages, each with all before it: ``rows`` reads columns
 up to the finished sequence, ``windows`` builds what a model sees, ``verdicts`` is all that ``score --out`` does, its
@@ -152,7 +152,7 @@ def _memory_mb() -> float:
 
 
 def measured(folder: Path, stage: str, n_processes: int) -> dict[str, float]:
-    """Return windows a second (from the first process's beginning of work to the last one's end) and CPU µs a window."""
+    """Return windows a second, each process by its own time of work, and CPU µs a window."""
     words = [sys.executable, "-m", "benchmarks.speed.feed", "--read", str(folder), "--stage", stage]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     running = [

@@ -198,7 +198,7 @@ class _Open:
 
 @dataclass
 class _Entry:
-    """The late samples of a sequence neither open nor closed; ``since`` and ``seen``: the first and the newest clock."""
+    """The late samples of a sequence neither open nor closed; ``since`` and ``seen``: first and newest clock."""
 
     since: int
     seen: int
