@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.support.web.run import (
     recorded,
     write_live_config,
 )
+from tests.support.web.site import served
 
 MODEL = NEAREST
 
@@ -119,6 +121,23 @@ def test_a_run_that_fails_takes_its_page_with_it(plant: CliPlant) -> None:
         _, said = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 1
     assert [line for line in said.splitlines() if line.startswith("error: ")]
+
+
+def test_a_page_that_a_file_of_tests_shares_outlasts_the_limit_of_one_test(
+    plant: CliPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant.write_config(web={"port": 0})
+    limits: list[threading.Timer] = []
+
+    def noted(limit: threading.Timer) -> None:
+        limits.append(limit)
+
+    monkeypatch.setattr(threading.Timer, "start", noted)
+    with served(plant.folder) as link:
+        for limit in limits:
+            assert limit.finished.is_set(), "it would kill the page under the tests"
+        assert health(link)["status"] == "ok"
+    assert limits
 
 
 def test_a_port_in_use_is_said_and_the_run_goes_on(plant: CliPlant, taken: int) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,16 @@ def streamad(*arguments: str | Path, cwd: Path | None = None, **environment: str
 
 @contextmanager
 def started(
-    *arguments: str | Path, cwd: Path | None = None, program: Sequence[str] = ("-m", "streamad"), **environment: str
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    program: Sequence[str] = ("-m", "streamad"),
+    is_limited: bool = True,
+    **environment: str,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start the command line, or another ``program`` of Python; it is killed after the block, or after LIMIT_S."""
+    """Start the command line, or another ``program`` of Python; it is killed after the block, or after LIMIT_S.
+
+    Not ``is_limited``: after the block alone, which may hold all tests of a file.
+    """
     process = subprocess.Popen(
         [sys.executable, *program, *map(str, arguments)],
         cwd=cwd,
@@ -79,14 +86,23 @@ def started(
         stderr=subprocess.PIPE,
         text=True,
     )
+    try:
+        with ended_in_time(process) if is_limited else nullcontext():
+            yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def ended_in_time(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill ``process`` if the block takes longer than LIMIT_S: what the block reads of it ends then."""
     limit = threading.Timer(LIMIT_S, process.kill)
     limit.start()
     try:
-        yield process
+        yield
     finally:
         limit.cancel()
-        process.kill()
-        process.communicate()
 
 
 def until_line(process: subprocess.Popen[str], text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from tests.support.runtime.cli import CliPlant, started
+from tests.support.runtime.cli import CliPlant, ended_in_time, started
 from tests.support.waiting import LIMIT_S
 from tests.support.web.run import LEARNING, ROLES, SINKS
 
@@ -62,9 +62,10 @@ def _with_hostile(text: str, name: str) -> str:
 @contextmanager
 def served(folder: Path, *options: str) -> Iterator[str]:
     """Serve the page of the plant in ``folder`` during the block; yield its link."""
-    with started("web", *options, cwd=folder) as process:
+    with started("web", *options, cwd=folder, is_limited=False) as process:
         assert process.stdout is not None
-        line = process.stdout.readline()
+        with ended_in_time(process):
+            line = process.stdout.readline()
         assert line.startswith("open http://"), line
         try:
             yield line.split()[1]

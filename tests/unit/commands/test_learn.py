@@ -20,6 +20,7 @@ from streamad.errors import UsageError
 from streamad.messages import SHARES
 from streamad.system.locks import is_locked, try_lock
 from tests.support.learning.stored import LEARNING, identity, plant_of, store_of
+from tests.support.waiting import LIMIT_S
 
 SHARDS = Path(__file__).parents[2] / "support" / "learning" / "workers_store"
 SAID: dict[str, Any] = json.loads(SHARDS.with_suffix(".json").read_text(encoding="utf-8"))
@@ -76,7 +77,7 @@ def test_a_second_learner_waits_for_the_end_of_the_first_and_says_so_once(tmp_pa
     command = [sys.executable, "-m", "streamad", "learn", "--present", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        guard = threading.Timer(120, process.kill)
+        guard = threading.Timer(LIMIT_S, process.kill)
         guard.start()
         assert "another learner works on this store: waiting for its end" in process.stderr.readline()
         assert not (tmp_path / "inliers/inliers.sqlite3").exists()
@@ -96,7 +97,7 @@ def test_ctrl_c_ends_the_wait_for_another_learner(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streamad", "learn", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        guard = threading.Timer(120, process.kill)
+        guard = threading.Timer(LIMIT_S, process.kill)
         guard.start()
         assert "waiting for its end" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
