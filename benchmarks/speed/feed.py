@@ -2,8 +2,9 @@
 
 Files of sequences of 50 rows of 9 channels, one stream a file. Stages, each with all before it: ``rows`` reads columns
 up to the finished sequence, ``windows`` builds what a model sees, ``verdicts`` is all that ``score --out`` does, its
-Parquet file included, with a scorer that answers at once. CPU µs a window are of all processes, the one that reads
-Parquet included; the stages take turns, medians of the rounds. A GPU that scores more windows a second waits.
+Parquet file included, with a scorer that answers at once; ``replay`` is ``replay --out`` with such a scorer. CPU µs a
+window are of all processes, the one that reads Parquet included; the stages take turns, medians of the rounds. A GPU
+that scores more windows a second waits.
 Run: ``python -m benchmarks.speed.feed [--files 4] [--sequences 20000] [--processes 1 2] [--rounds 3] [--json]``.
 """
 
@@ -24,16 +25,18 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, cast
+from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.columns import CHANNELS, START_US, cpu_s
 from streamad.ingest.windowing import judged_window
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import ModelInService
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.messages import ModelRef
+from streamad.offline import replaying
 from streamad.offline.models import Models
-from streamad.offline.units import Task, Unit, units_of
+from streamad.offline.units import Kind, Task, Unit, units_of
 from streamad.offline.work import Worker
 from streamad.plant import Plant
 from streamad.plugins import connect_source
@@ -45,7 +48,7 @@ from streamad.telemetry.metrics import Counters
 from streamad.types import FloatArray, IntArray
 
 SAMPLES: Final = 50
-STAGES: Final = ("rows", "windows", "verdicts")
+STAGES: Final = ("rows", "windows", "verdicts", "replay")
 _TOGETHER: Final = 1024
 """Windows that a GPU scores together."""
 
@@ -125,8 +128,9 @@ def step(folder: Path, stage: str, part: int, parts: int) -> dict[str, float]:
 
     plant = plant_of(folder)
     units = _units(plant)[part::parts]
-    task = Task("score", plant, None, EVERYTHING, {}, folder / f"out-{part}", "")
-    with closing(Worker(task)) as worker:
+    kind: Kind = "replay" if stage == "replay" else "score"
+    task = Task(kind, plant, None, EVERYTHING, {}, folder / f"out-{part}", "")
+    with patch.object(replaying, "models_at_work", _free_batcher), closing(Worker(task)) as worker:
         worker._models = FreeModels(plant, {})  # noqa: SLF001 - in place of those of a registry
         began_s, began_cpu_s = time.monotonic(), cpu_s()
         n = sum(_work(stage, plant, worker)(unit) for unit in units)
@@ -135,8 +139,13 @@ def step(folder: Path, stage: str, part: int, parts: int) -> dict[str, float]:
     return {"windows": n, "wall_s": wall_s, "cpu_s": cpu_s() - began_cpu_s, "memory_mb": _memory_mb()}
 
 
+async def _free_batcher(plant: Plant, **_: Any) -> MicroBatcher:
+    name = plant.settings.model.name
+    return MicroBatcher(FreeModels(plant, {}).get(name), plant.clock, plant.settings.run, name=name)
+
+
 def _work(stage: str, plant: Plant, worker: Worker) -> Callable[[Unit], int]:
-    if stage != "verdicts":
+    if stage in {"rows", "windows"}:
         return lambda unit: asyncio.run(_read(plant, unit, makes_windows=stage == "windows"))
 
     def judged(unit: Unit) -> int:
