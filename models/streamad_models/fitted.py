@@ -17,7 +17,7 @@ from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_models.convolution_form import with_convolutions
-from streamad_models.onnx_openvino import export_onnx, export_openvino
+from streamad_models.onnx_openvino import Program, export_onnx, export_openvino, program_of
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
 _EXPORTS = {"onnxruntime": export_onnx, "openvino": export_openvino}
@@ -30,6 +30,7 @@ class FittedModule:
         self.model = model
         self.summary = summary
         self.training = training
+        self._program: Program | None = None
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B]."""
@@ -66,7 +67,9 @@ class FittedModule:
             raise DetectorError(f"there is no export for the backend {backend!r}")
         device = self.model.mean_C.device
         try:
-            return _EXPORTS[backend](with_convolutions(self.model.cpu().eval()), folder)
+            if self._program is None:
+                self._program = program_of(with_convolutions(self.model.cpu().eval()))
+            return _EXPORTS[backend](self._program, folder)
         finally:
             self.model.to(device)
 

@@ -39,22 +39,26 @@ _TELEMETRY = "openvino_telemetry"
 # --- export ---------------------------------------------------------------------------------------------------------
 
 
-class _Traced(NamedTuple):
-    """A model's sizes, example windows and lengths for an export, and the size that may vary."""
+class Program(NamedTuple):
+    """A model as torch's exporter traced it: what all exports begin with."""
 
     sizes: dict[str, int]
-    inputs: tuple[Any, Any]
-    dynamic_shapes: tuple[dict[int, Any], dict[int, Any]]
+    exported: Any
 
 
-def _traced(model: nn.Module) -> _Traced:
+def program_of(model: nn.Module) -> Program:
+    """Trace ``model``, which maps windows float32 [B, C, L] and lengths int64 [B] to terms float32 [B, K], on the CPU.
+
+    Takes several seconds of CPU time. Raises DetectorError if the model cannot be exported.
+    """
     import torch  # noqa: PLC0415
 
     sizes = {name: int(getattr(model, name)) for name in ("n_channels", "window_length", "n_terms")}
     channels, length, _ = sizes.values()
     batch = torch.export.Dim("B", min=1, max=_MOST_WINDOWS)
     inputs = torch.zeros(3, channels, length), torch.full((3,), length, dtype=torch.int64)
-    return _Traced(sizes, inputs, ({0: batch}, {0: batch}))
+    with _exporting("torch", "a program", "exported", 0):
+        return Program(sizes, torch.export.export(model, inputs, dynamic_shapes=({0: batch}, {0: batch})))
 
 
 @contextmanager
@@ -80,23 +84,21 @@ def _exporting(package: str, form: str, verb: str, line: int) -> Iterator[None]:
         log.setLevel(before)
 
 
-def export_onnx(model: nn.Module, folder: Path) -> tuple[str, ...]:
+def export_onnx(program: Program, folder: Path) -> tuple[str, ...]:
     """Write ``model.onnx`` (weights included) into ``folder`` and return its name.
 
-    ``model`` maps windows float32 [B, C, L] and lengths int64 [B] to terms float32 [B, K], on the CPU. Takes several
-    seconds of CPU time. Raises DetectorError if the packages onnx and onnxscript are missing or the model cannot be
-    exported; OutputError.
+    Takes several seconds of CPU time. Raises DetectorError if the packages onnx and onnxscript are missing or the model
+    cannot be exported; OutputError.
     """
     import torch  # noqa: PLC0415
 
-    sizes, inputs, shapes = _traced(model)
     with _exporting("onnxruntime", "ONNX", "exported", 0):
-        program: Any = torch.onnx.export(
-            model, inputs, dynamo=True, dynamic_shapes=shapes,
+        exported: Any = torch.onnx.export(
+            program.exported, dynamo=True, dynamic_shapes=({0: "B"}, {0: "B"}),
             input_names=_INPUTS, output_names=(_OUTPUT,), verbose=False,
         )  # fmt: skip
-        proto = program.model_proto
-    for name, value in {"streamad_format": _FORMAT, **sizes}.items():
+        proto = exported.model_proto
+    for name, value in {"streamad_format": _FORMAT, **program.sizes}.items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = name, str(value)
     path = folder / ONNX_FILE
@@ -107,18 +109,15 @@ def export_onnx(model: nn.Module, folder: Path) -> tuple[str, ...]:
     return (ONNX_FILE,)
 
 
-def export_openvino(model: nn.Module, folder: Path) -> tuple[str, ...]:
+def export_openvino(program: Program, folder: Path) -> tuple[str, ...]:
     """Write ``model.xml`` and ``model.bin`` into ``folder`` and return their names.
 
-    For ``model`` see ``export_onnx``. Raises DetectorError if the package openvino is missing or the model cannot be
-    converted; OutputError.
+    Raises DetectorError if the package openvino is missing or the model cannot be converted; OutputError.
     """
-    import torch  # noqa: PLC0415
-
-    sizes, inputs, shapes = _traced(model)
+    sizes = program.sizes
     with _exporting("openvino", "OpenVINO", "converted", -1):
         openvino = import_openvino()
-        converted = openvino.convert_model(torch.export.export(model, inputs, dynamic_shapes=shapes))
+        converted = openvino.convert_model(program.exported)
         converted.reshape({0: [-1, sizes["n_channels"], sizes["window_length"]], 1: [-1]})
     for name, value in {"format": _FORMAT, **sizes}.items():
         converted.set_rt_info(str(value), ["streamad", name])
