@@ -32,8 +32,7 @@ case "$*" in
     "-m pip install"*) exit "${{PIP_STATUS:-0}}" ;;
     "-m streamad"*) exit 0 ;;
     *demo_summary.py*) echo "summary: {{}}"; exit 0 ;;
-    "-m pytest tests/unit"*) echo "1 passed"; exit "${{UNIT_STATUS:-0}}" ;;
-    "-m pytest"*) echo "1 passed"; exit 0 ;;
+    "-m pytest"*) echo "1 passed"; exit "${{TESTS_STATUS:-0}}" ;;
     *"import ensurepip"*) exit "${{ENSUREPIP_STATUS:-0}}" ;;
     *"(3, 11)"*) exit "${{VERSION_STATUS:-0}}" ;;
 esac
@@ -130,17 +129,11 @@ def test_the_first_run_installs_and_the_second_starts_at_once(checkout: Checkout
     assert checkout.installs() == []
 
 
-def test_without_arguments_the_unit_tests_run_side_by_side_and_the_others_after_them(checkout: Checkout) -> None:
-    done = checkout.run("scripts/test")
-    assert (done.returncode, done.stdout) == (0, "1 passed\n1 passed\n")
-    unit, others = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
-    assert unit.startswith("-m pytest tests/unit --numprocesses=")
-    assert others == "-m pytest tests --ignore=tests/unit --numprocesses=4 --dist=loadfile --no-loadscope-reorder"
-
-
-def test_a_failed_unit_test_fails_the_whole_though_the_others_pass(checkout: Checkout) -> None:
-    done = checkout.run("scripts/test", UNIT_STATUS="1")
-    assert (done.returncode, done.stdout) == (1, "1 passed\n1 passed\n")
+def test_without_arguments_all_tests_run_four_at_a_time_and_a_failure_fails_the_script(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", TESTS_STATUS="1")
+    assert (done.returncode, done.stdout) == (1, "1 passed\n")
+    (run,) = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
+    assert run == "-m pytest tests --numprocesses=4 --dist=loadfile --no-loadscope-reorder"
 
 
 @pytest.mark.parametrize("change", ["another pyproject", "another checkout"])
