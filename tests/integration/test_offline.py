@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import json
 import random
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,6 +102,23 @@ def test_two_processes_of_which_one_is_killed_give_the_verdicts_that_are_printed
     assert deaths.read_text() == "0"
     assert written(plant.folder / "two") == wanted
     assert counts(plant("score --json --out two")) == (0, N_FILES, 0)
+
+
+def test_a_worker_that_looks_whether_to_die_waits_while_another_one_takes_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGINS)
+    detector = importlib.import_module("streamad_test_detector")
+    (tmp_path / "shape.json").write_text("[1, 2]")
+    deaths = tmp_path / "deaths"
+    scorer = detector.MeanSquare(detector.MeanSquareOptions(deaths=deaths)).load(tmp_path, device="cpu")
+    with ThreadPoolExecutor(1) as pool, deaths.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        scored = pool.submit(scorer.score, np.ones((2, 1, 2), np.float32), np.full(2, 2))
+        assert wait({scored}, timeout=0.2).not_done, "it read a file that is being written"
+        file.write("0")
+        file.close()
+        assert scored.result(LIMIT_S).tolist() == [[1.0], [1.0]]
 
 
 def test_a_unit_whose_process_dies_twice_is_named_and_the_others_are_done(plant: CliPlant) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = ["MeanSquare", "MeanSquareOptions"]
 
+import fcntl
 import json
 import os
 import signal
@@ -36,6 +37,18 @@ class MeanSquareOptions(BaseModel):
     deaths: Path | None = None
 
 
+def _die_if_told(deaths: Path, *, is_probe: bool) -> None:
+    """End this process if ``deaths`` has one left; processes take turns, or one would read what another writes."""
+    with deaths.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if (left := int(file.read())) and not is_probe:
+            file.seek(0)
+            file.truncate()
+            file.write(str(left - 1))
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class _Scorer:
     def __init__(
         self, window_shape: tuple[int, int], delay_ms: float, hold: Path | None = None, deaths: Path | None = None
@@ -56,10 +69,8 @@ class _Scorer:
         self._is_probed = self._is_probed or len(windows) > 1
         while self._hold is not None and not is_probe and self._hold.exists():
             time.sleep(_LOOK_S)
-        left = 0 if self._deaths is None else int(self._deaths.read_text())
-        if self._deaths is not None and left and not is_probe:
-            self._deaths.write_text(str(left - 1))
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self._deaths is not None:
+            _die_if_told(self._deaths, is_probe=is_probe)
         terms = (windows.astype(np.float64) ** 2).sum(axis=2) / np.maximum(lengths, 1)[:, None]
         return np.asarray(terms, dtype=np.float32)
 
