@@ -114,7 +114,7 @@ class Acceptance(ConfigSection):
     expect: tuple[Expectation, ...]
     """Rates that are to be shown."""
     restarts: int | None = Field(default=3, ge=1, le=20)
-    """How often a run on each data set is killed and started anew; null: this is not looked at."""
+    """How often a run on each data set is broken off and started anew; null: this is not looked at."""
     replays: int | None = Field(default=2, ge=2, le=10)
     """How many replays of each data set are compared; null: this is not looked at."""
 

@@ -247,15 +247,16 @@ def _of_equality(acceptance: Acceptance, judged: Judged) -> Iterator[Line]:
             says=f"compared: {COMPARED_TEXT}",
         )
     if judged.restart is not None:
+        times = count(acceptance.restarts or 0, "time")
         yield Line(
             part="equality",
-            what=f"a run that is killed {count(acceptance.restarts or 0, 'time')} says what one without a break says",
+            what=f"a run that is broken off {times} says what one without a break says",
             data=(judged.name,),
             expected="equal",
             found=f"different: {judged.restart}" if judged.restart else "equal",
             outcome="failed" if judged.restart else "passed",
-            says="killed as verdicts at even shares of all were being committed, the last time right after that; "
-            "started anew from its checkpoint",
+            says="broken off by an error as verdicts at even shares of all were being committed, the last time right "
+            "after that, and started anew from its checkpoint; the process itself was not killed",
         )
 
 

@@ -41,7 +41,7 @@ def _of_settings(plant: Plant, acceptance: Acceptance) -> Iterator[str]:
                 f"expectation is at most {percent(each.limit, None)}: it can hardly be met"
             )
     if acceptance.restarts is None:
-        yield "whether a killed run says the same after its restart was not looked at (restarts: null)"
+        yield "whether a run that is broken off says the same after its restart was not looked at (restarts: null)"
     if acceptance.replays is None:
         yield "whether replays say the same was not looked at (replays: null)"
 

@@ -1,4 +1,4 @@
-"""Judges a data set as ``run`` would: replayed several times, and killed and started anew."""
+"""Judges a data set as ``run`` would: replayed several times, and broken off and started anew."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamad.runtime.recordings import MeasuredSource
 from streamad.types import RecordBatch, SourceEvent
 
 _COMMIT_US: Final = 50_000
-"""Of a run that is killed: often enough that something is committed before."""
+"""Of a run that is broken off: often enough that something is committed before."""
 
 
 _NEVER_US: Final = 1 << 60
@@ -38,8 +38,8 @@ class InterruptedRunError(StreamadError):
     exit_code = 130
 
 
-class _KilledError(StreamadError):
-    """Raised in a commit to end a run where a killed process would end."""
+class _BrokenOffError(StreamadError):
+    """Raised in a commit to end a run there."""
 
 
 class CountedSource(MeasuredSource):
@@ -78,26 +78,28 @@ class Runs:
         return report, outputs, source.n_records
 
     async def restarted(self, given: Given, n_verdicts: int, cuts: int) -> Outputs:
-        """Return what a run said that was killed ``cuts`` times and started anew from its checkpoint.
+        """Return what a run said that was broken off ``cuts`` times and started anew from its checkpoint.
 
-        It is killed as the verdicts at even shares of all are committed: before that, so that they are lost, and the
-        last time right after it. Raises InterruptedRunError, UsageError, and what a run raises.
+        An error ends it as the verdicts at even shares of all are committed: before that, so that they are lost, and
+        the last time right after it. The process goes on, so no write is torn.
+
+        Raises InterruptedRunError, UsageError, and what a run raises.
         """
         run = self._plant.settings.run.model_copy(update={"commit_interval": _COMMIT_US})
         plant = replace(self._plant, settings=self._plant.settings.model_copy(update={"run": run}))
         with tempfile.TemporaryDirectory(prefix="streamad-validate-") as name:
             folder = Path(name)
             files = {role: folder / f"{role}.jsonl" for role in COMPARED}
-            kills = _Kills([n_verdicts * number // (cuts + 1) for number in range(1, cuts + 1)])
+            breaks = _Breaks([n_verdicts * number // (cuts + 1) for number in range(1, cuts + 1)])
             for number in range(cuts + 1):
-                _tell(given, f"killed and started anew: start {number + 1} of {cuts + 1}")
+                _tell(given, f"broken off and started anew: start {number + 1} of {cuts + 1}")
                 source = open_input(plant, given.url)
                 if not isinstance(source, ResumableSource):
                     raise UsageError(f"data set {given.wanted.name}: a run on it cannot be restarted: restarts: null")
                 inner = LocalCommitter(folder / "checkpoint", *_sinks(plant, files), source.check_cursors)
                 try:
-                    await self._run(plant, source, KilledCommitter(inner, kills))
-                except _KilledError:
+                    await self._run(plant, source, BreakingCommitter(inner, breaks))
+                except _BrokenOffError:
                     continue
             return outputs_in(files)
 
@@ -120,15 +122,15 @@ def _tell(given: Given, words: str) -> None:
     err.print(printed(f"{given.wanted.name}: {words}"))
 
 
-class _Kills:
-    """When a run is killed: as it commits the verdict after each of these numbers, of all its starts together."""
+class _Breaks:
+    """When a run is broken off: as it commits the verdict after each of these numbers, of all its starts together."""
 
     def __init__(self, at: list[int]) -> None:
         self._left = at
         self._n_committed = 0
 
     def due(self, n_verdicts: int) -> Literal["before", "after"] | None:
-        """Return whether the run is killed before or after a commit of ``n_verdicts``, None if it is not."""
+        """Return whether the run ends before or after a commit of ``n_verdicts``, None if it goes on."""
         if self._left and self._n_committed + n_verdicts > self._left[0]:
             self._left.pop(0)
             if self._left:
@@ -139,11 +141,11 @@ class _Kills:
         return None
 
 
-class KilledCommitter:
-    """Commits by another committer until a kill is due: then it raises, and nothing is committed any more."""
+class BreakingCommitter:
+    """Commits by another committer until a break is due: then it raises, and nothing is committed any more."""
 
-    def __init__(self, inner: Committer, kills: _Kills) -> None:
-        self._inner, self._kills = inner, kills
+    def __init__(self, inner: Committer, breaks: _Breaks) -> None:
+        self._inner, self._breaks = inner, breaks
         self._is_dead = False
 
     @property
@@ -160,15 +162,15 @@ class KilledCommitter:
         return await self._inner.restore(partition)
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-        """Commit, or raise as a killed process would end."""
+        """Commit, or raise, from then on always."""
         if self._is_dead:
-            raise _KilledError("killed before")
-        when = self._kills.due(sum(record.role == "verdicts" for record in outputs))
+            raise _BrokenOffError("broken off before")
+        when = self._breaks.due(sum(record.role == "verdicts" for record in outputs))
         self._is_dead = when is not None
         if when != "before":
             await self._inner.commit(update, outputs)
         if when is not None:
-            raise _KilledError(f"killed {when} a commit")
+            raise _BrokenOffError(f"broken off {when} a commit")
 
     async def release(self, partition: str) -> None:
         """Release it by the other committer."""

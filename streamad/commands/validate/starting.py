@@ -38,7 +38,7 @@ schema: 1
 title: {title}
 # bound: the whole 95 % interval of a rate must keep to its limit. estimate: the share that was found must.
 decide_by: bound
-restarts: 3                                   # kill a run on each data set so often; null: do not look at it
+restarts: 3                                   # break off a run on each data set so often; null: do not look at it
 replays: 2                                    # compare so many replays of each data set; null: do not look at it
 
 # Recordings that did not train the model; paths are relative to this file.

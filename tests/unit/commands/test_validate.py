@@ -17,7 +17,7 @@ import yaml
 from streamad.commands.validate import running
 from streamad.commands.validate.command import NOT_PASSED
 from streamad.commands.validate.comparing import Outputs, OutputSink
-from streamad.commands.validate.running import KilledCommitter
+from streamad.commands.validate.running import BreakingCommitter
 from streamad.offline.files import made_of
 from tests.support.runtime.cli import NEAREST, CliPlant
 from tests.support.runtime.judged_plant import copied, judged_plant
@@ -386,9 +386,9 @@ def test_a_replay_that_says_something_else_is_found(plant: CliPlant, monkeypatch
 def test_a_run_that_says_something_else_after_its_restart_is_found(
     plant: CliPlant, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    commit, n_commits = KilledCommitter.commit, 0
+    commit, n_commits = BreakingCommitter.commit, 0
 
-    async def wrong(self: KilledCommitter, update: Any, outputs: Any) -> None:
+    async def wrong(self: BreakingCommitter, update: Any, outputs: Any) -> None:
         nonlocal n_commits
         has_verdicts = sum(each.role == "verdicts" for each in outputs) > 1
         n_commits += has_verdicts
@@ -397,30 +397,30 @@ def test_a_run_that_says_something_else_after_its_restart_is_found(
             return await commit(self, update, kept)
         return await commit(self, update, outputs)
 
-    monkeypatch.setattr(KilledCommitter, "commit", wrong)
-    monkeypatch.setattr(running._Kills, "due", lambda *_: None)  # noqa: SLF001 - what is lost stays lost
+    monkeypatch.setattr(BreakingCommitter, "commit", wrong)
+    monkeypatch.setattr(running._Breaks, "due", lambda *_: None)  # noqa: SLF001 - what is lost stays lost
     expecting(plant, restarts=1)
     assert plant("validate").code == NOT_PASSED
-    assert line(plant, "is killed 1 time")["found"].startswith("different: ")
+    assert line(plant, "is broken off 1 time")["found"].startswith("different: ")
 
 
-def test_the_run_is_killed_as_often_as_asked(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_is_broken_off_as_often_as_asked(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(running, "_tell", lambda _, words: told.append(words))
-    n_killed = 0
-    due = running._Kills.due  # noqa: SLF001
+    n_broken = 0
+    due = running._Breaks.due  # noqa: SLF001
 
     def counted(self: Any, n: int) -> Any:
-        nonlocal n_killed
+        nonlocal n_broken
         found = due(self, n)
-        n_killed += found is not None
+        n_broken += found is not None
         return found
 
-    monkeypatch.setattr(running._Kills, "due", counted)  # noqa: SLF001
+    monkeypatch.setattr(running._Breaks, "due", counted)  # noqa: SLF001
     expecting(plant, restarts=4)
     assert plant("validate").code == 0
-    assert n_killed == 4
-    assert told[-1] == "killed and started anew: start 5 of 5"
+    assert n_broken == 4
+    assert told[-1] == "broken off and started anew: start 5 of 5"
 
 
 def _verdict(**changes: Any) -> dict[str, Any]:
