@@ -15,7 +15,7 @@ from streamad.decisions.recording import Actor, of_command
 from streamad.errors import RegistryError, StreamadError, UsageError
 from streamad.learn.parts import versions_of
 from streamad.learn.registry.approvals import NotApprovedError
-from streamad.outputs.versions.approving import approve
+from streamad.outputs.versions.approving import Seen, approve
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import LEARNING, SHARES, add, another, plant_of, registry_at, sequence, train
 
@@ -103,7 +103,7 @@ def test_what_nobody_may_approve(config: Path) -> None:
     with pytest.raises(UsageError, match="token is a program: a person has to approve a version"):
         approve(plant, "default", "0001", by=Actor("page", "token", "program"), why="good")
     with pytest.raises(UsageError, match="0001 has changed since it was looked at"):
-        approve(plant, "default", "0001", by=of_command("Anna"), why="good", digest="0" * 64)
+        approve(plant, "default", "0001", by=of_command("Anna"), why="good", seen=Seen("0" * 64, None))
     for nobody in ("", " ", "...", "\u200b"):
         assert "names nobody" in refusal(config, *approves(nobody))
     config.write_text(config.read_text().replace("promote: person", "promote: auto"))
