@@ -24,13 +24,18 @@ class InService(NamedTuple):
 
 
 def config_of(plant: Plant) -> InService:
-    """Return what is in service of ``plant``: the same in each of its processes. Raises OSError if the file is gone."""
+    """Return what is in service of ``plant``. Raises OSError if its file is gone."""
+    file = "" if plant.config is None else hashlib.sha256(Path(plant.config).read_bytes()).hexdigest()
+    return InService(settings_digest(plant), file, version("streamad-monitor"))
+
+
+def settings_digest(plant: Plant) -> str:
+    """Return the digest of all settings of ``plant``: the same in each of its processes."""
     content: dict[str, Any] = plant.settings.model_dump(mode="json")
     source = content["source"]
     source["url"] = without_options(source["url"], _OF_A_PROCESS)
     for option in _OF_A_PROCESS:
         source["options"].pop(option, None)
     content["metrics"].pop("listen", None)  # a port of its own for each worker
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    file = "" if plant.config is None else hashlib.sha256(Path(plant.config).read_bytes()).hexdigest()
-    return InService(digest, file, version("streamad-monitor"))
+    content["web"].pop("port", None)  # run and web have an option --port
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -12,13 +12,14 @@ import pwd
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from streamad.decisions.chain import MOST_ENTRIES, Decided, Head, entry_in, head_of, linked
+from streamad.decisions.in_service import settings_digest
 from streamad.errors import DoubtfulError, OutputError, SourceError, StreamadError
 from streamad.messages import DecisionEntry, OutputRecord
 from streamad.messages.decision import Identity
@@ -85,8 +86,8 @@ def current_user() -> str:
 def record(plant: Plant, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
     """Write decisions as the next entries of ``writer``; they are durable on return. Do what they say after that.
 
-    ``writer``: that of an ``Actor``. Returns the entries, none without ``sinks.decisions``.
-    Not for a thread whose event loop runs. Raises OutputError, PluginError, ConfigError.
+    ``writer``: that of an ``Actor``. Each entry names the config by which it was decided. Returns the entries, none
+    without ``sinks.decisions``. Not for a thread whose event loop runs. Raises OutputError, PluginError, ConfigError.
     """
     url = other_decisions_url(plant.settings)
     if url is None or not decided:
@@ -189,9 +190,11 @@ def _is_entry(content: bytes) -> bool:
 
 
 def _linked(plant: Plant, writer: str, head: Head, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
+    config = settings_digest(plant)
     entries: list[DecisionEntry] = []
     for each in decided:
-        entries.append(linked(each, writer, head, from_us(plant.clock.now_us())))
+        by_config = replace(each, details={**each.details, "config": config})
+        entries.append(linked(by_config, writer, head, from_us(plant.clock.now_us())))
         head = head_of(entries[-1])
     return tuple(entries)
 

@@ -39,9 +39,9 @@ class Journal:
         for model, digest in models:
             config = f"{self._config.digest} {self._config.release}"
             if self.logged.config != config:
-                self._take(
-                    found, at, "config", self._config.digest, file=self._config.file, release=self._config.release
-                )
+                details = {"file": self._config.file, "release": self._config.release}
+                before = self.logged.config.partition(" ")[0]
+                self._take(found, at, "config", self._config.digest, **details, before=before)
                 self.logged = msgspec.structs.replace(self.logged, config=config)
             serves = f"{model.version} {digest}"
             if self.logged.models.get(model.name) != serves:

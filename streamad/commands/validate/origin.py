@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streamad.commands.validate.data import file_digest
-from streamad.decisions.in_service import config_of
+from streamad.decisions.in_service import settings_digest
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.approvals import digest_of
 from streamad.learn.registry.manifest import package_versions
@@ -27,7 +27,7 @@ def origin_of(plant: Plant, expectations: Path) -> Origin:
     further = () if table is None else (file_digest(plant.base_dir / table.file, str(table.file)),)
     return Origin(
         config=file_digest(plant.config, plant.config.name),
-        settings_sha256=config_of(plant).digest,
+        settings_sha256=settings_digest(plant),
         overrides=tuple(sorted(_overrides(plant))),
         expectations=file_digest(expectations, expectations.name),
         further=further,

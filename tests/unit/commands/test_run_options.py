@@ -16,7 +16,8 @@ from streamad.commands.replay import replay
 from streamad.commands.run.command import run, with_metrics_of, with_options, worker_line
 from streamad.commands.score import score
 from streamad.commands.shared.figures.report import RunReport
-from streamad.decisions.in_service import config_of
+from streamad.commands.web.command import with_address
+from streamad.decisions.in_service import config_of, settings_digest
 from streamad.errors import StreamadError, UsageError
 from streamad.judge.shift import AllowedRate, ManyAlerts
 from streamad.learn.registry.registry import NoModelError
@@ -53,6 +54,8 @@ def test_the_config_in_service_is_the_same_in_each_process_of_a_plant() -> None:
     workers = [with_options(whole, given) for given in ({}, {"instance": "w1"}, {"instance": "w2", "accept_gap": True})]
     assert {config_of(each).digest for each in workers} == {config_of(whole).digest}
     assert config_of(plant("kafka://b:9092/t?instance=a", accept_gap=False)) != config_of(whole)
+    assert settings_digest(with_address(whole, None, 9000)) == settings_digest(whole)
+    assert settings_digest(with_address(whole, "localhost", None)) != settings_digest(whole)
 
 
 def test_an_address_without_options_stays_as_it_is() -> None:

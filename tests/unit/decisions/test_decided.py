@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
 from streamad.decisions.chain import entry_in
+from streamad.decisions.in_service import settings_digest
 from streamad.decisions.recording import TRAINER, current_user
 from streamad.errors import OutputError
 from streamad.learn.registry.approvals import digest_of
@@ -55,7 +56,10 @@ def test_versions_that_come_into_service_and_are_turned_down_are_decisions(confi
     registry = registry_at(config)
     (first,) = entries(config)
     assert (first.kind, first.subject, first.who, first.identity) == ("promote", "default 0001", "streamad", "program")
-    assert first.details == {"digest": digest_of(registry.manifest("default", "0001"))}
+    assert first.details == {
+        "digest": digest_of(registry.manifest("default", "0001")),
+        "config": settings_digest(load_plant(config)),
+    }
     assert first.reason.startswith("promoted")
     add(config, {"accepted": [sequence(1_000 + n) for n in range(3)]})
     assert train(config) == "0002"
@@ -80,7 +84,7 @@ def test_a_promotion_that_comes_too_late_is_undone_in_the_log(config: Path) -> N
         registry_at(config).promote("default", "0001", expected="0009", by=TRAINER)
     *_, asked, undone = entries(config)
     assert (asked.kind, undone.kind) == ("promote", "undone")
-    assert undone.details == {"of": str(asked.number)}
+    assert undone.details["of"] == str(asked.number)
     assert "0009 was expected" in undone.reason
 
 
@@ -126,7 +130,7 @@ def test_a_mark_that_cannot_be_written_is_undone_in_the_log(config: Path) -> Non
     assert isinstance(done.exception, OutputError), done.output
     mark, undone = entries(config)[-2:]
     assert (mark.kind, undone.kind, undone.subject) == ("mark", "undone", identity(3))
-    assert undone.details == {"of": str(mark.number)}
+    assert undone.details["of"] == str(mark.number)
 
 
 def test_marks_and_requests_name_who_and_how_the_name_is_known(config: Path) -> None:
@@ -147,3 +151,4 @@ def test_marks_and_requests_name_who_and_how_the_name_is_known(config: Path) -> 
         "plant/page",
     )
     assert asked.details["since"] < relearn.created_at.isoformat()
+    assert {each.details["config"] for each in entries(config)} == {settings_digest(plant)}

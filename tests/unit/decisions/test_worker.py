@@ -44,7 +44,7 @@ def test_an_entry_comes_with_the_first_verdict_by_another_config_or_version_alon
     assert made(journal, FIRST) == []
     assert [each.subject for each in made(journal, FIRST, SECOND, FIRST)] == ["m 0002", "m 0001"]
     anew = Journal("w", CONFIG._replace(digest="d" * 64), journal.logged)
-    assert [each.kind for each in made(anew, FIRST)] == ["config"]
+    assert [(each.kind, each.details["before"]) for each in made(anew, FIRST)] == [("config", CONFIG.digest)]
     assert [each.kind for each in made(Journal("w", CONFIG._replace(release="0.2.0"), journal.logged), FIRST)] == [
         "config"
     ]
