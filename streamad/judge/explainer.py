@@ -30,7 +30,7 @@ from streamad.ports import Clock, Scorer
 from streamad.safe_text import masked, one_line, text_of
 from streamad.settings.plant_yaml import Settings, WindowSettings
 from streamad.system.clock import pause
-from streamad.system.threads import LoneThread
+from streamad.system.threads import LoneThread, give_back_memory
 from streamad.telemetry.metrics import Histogram
 from streamad.types import FloatArray, IntArray, Window
 
@@ -237,11 +237,13 @@ class _Worker:
         if model is None:
             model = self._load(ref)
         self._models[ref] = model  # the one needed last is the last
-        versions = [kept for kept in self._models if kept.name == ref.name]
-        for kept in versions[:-_MOST_VERSIONS]:
+        n = len(self._models)
+        for kept in [kept for kept in self._models if kept.name == ref.name][:-_MOST_VERSIONS]:
             del self._models[kept]
         while len(self._models) > _MOST_MODELS:
             self._models.popitem(last=False)
+        if len(self._models) < n:
+            give_back_memory()
         return model
 
 

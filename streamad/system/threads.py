@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from functools import cache
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
@@ -110,6 +112,25 @@ async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, *
     call: Callable[[], Any] = lambda: function(*args, **kwargs)  # noqa: E731 - run_in_executor takes no keywords
     result: T = await asyncio.get_running_loop().run_in_executor(thread, call)
     return result
+
+
+def give_back_memory() -> None:
+    """Return to the system what was freed in the arenas of all threads, with glibc; elsewhere do nothing.
+
+    A model is loaded in one thread and used in others. What it leaves when it is freed lies between what lives on, and
+    the next one mostly takes new pages: after three promotions 240 MB of a worker were free and not given back.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from streamad.messages import ModelRef
 from streamad.ports import Clock
 from streamad.system.clock import pause
 from streamad.system.tasks import Backoff, look_at
-from streamad.system.threads import LoneThread
+from streamad.system.threads import LoneThread, give_back_memory
 from streamad.telemetry.events import Emit
 
 MOST_LOADED = 4
@@ -120,7 +120,7 @@ class PinnedVersions:
         early = None
         thread = LoneThread("streamad-looks")
         try:
-            early = (await asyncio.wrap_future(thread.submit(self._load, ref))).early
+            early = await asyncio.wrap_future(thread.submit(self._looks, ref))
         except (StreamadError, OSError) as error:
             if _may_pass(error):
                 raise NotNowError(self._failed(ref, str(error))) from error
@@ -130,6 +130,12 @@ class PinnedVersions:
             del self._under_way[ref]
         self._failing.pop(ref, None)
         self._keep(ref, early)  # also if nobody waits for it any more
+        return early
+
+    def _looks(self, ref: ModelRef) -> EarlyModel | None:
+        """Return the looks of a version; all else of it leaves the memory."""
+        early = self._load(ref).early
+        give_back_memory()
         return early
 
     def _keep(self, ref: ModelRef, early: EarlyModel | None) -> None:

@@ -17,7 +17,7 @@ from streamad.ports import Clock, Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.tasks import Backoff
-from streamad.system.threads import LoneThread, in_thread
+from streamad.system.threads import LoneThread, give_back_memory, in_thread
 from streamad.telemetry.events import Emit
 from streamad.telemetry.metrics import ServedCounters
 
@@ -148,6 +148,7 @@ class ModelWatch:
             refused, now_us = self._refused, self._clock.monotonic_us()
             if refused is None or refused.version != wanted or now_us >= refused.retry_us:
                 await self._take(wanted)
+                await in_thread(self._thread, give_back_memory)  # of the version that is in memory no more
 
     def close(self) -> None:
         """End the thread without waiting for a load."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
+from pathlib import Path
 
 import pytest
 
-from streamad.system.threads import LoneThread, in_thread
+from streamad.system.threads import LoneThread, give_back_memory, in_thread
 from tests.support.waiting import LIMIT_S
 
 HANGING = """
@@ -101,3 +104,25 @@ def test_a_command_whose_call_hangs_ends_with_its_code_and_without_the_end_of_th
     command = [sys.executable, "-c", ENDING, word]
     ended = subprocess.run(command, timeout=LIMIT_S, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, printed, "")
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc can give it back")
+def test_memory_that_was_freed_in_another_thread_is_given_back() -> None:
+    """Of small pieces every thousandth lives on: the end of the arena is never free."""
+    kept: list[bytes] = []
+
+    def fill() -> None:
+        pieces = [bytes(4_000) for _ in range(50_000)]
+        kept.extend(pieces[::1_000])
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    thread.join()
+    before_mb = resident_mb()
+    give_back_memory()
+    assert resident_mb() < before_mb - 100
+    assert len(kept) == 50
