@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.registry import hot_swap
 from streamad.learn.registry.approvals import NotApprovedError
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions
 from streamad.learn.registry.registry import Registry
@@ -176,6 +178,22 @@ async def test_going_back_to_the_former_version_loads_nothing(tmp_path: Path) ->
         await plant.pass_seconds(1)
         assert plant.version == "0002"
         assert plant.detector.loads == ["0002"]
+
+
+async def test_after_a_swap_memory_is_given_back_once_the_version_before_the_former_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path)
+    alive: list[bool] = []
+    async with watched(tmp_path) as plant:
+        assert plant.batcher.model is not None
+        first = weakref.ref(plant.batcher.model.scorer)
+        monkeypatch.setattr(hot_swap, "give_back_memory", lambda: alive.append(first() is not None))
+        for _ in range(2):
+            plant.train(1)
+            await plant.pass_seconds(2)
+        assert plant.version == "0003"
+        assert alive == [True, False]
 
 
 async def test_a_broken_version_is_reported_once_the_champion_stays_and_a_good_one_is_taken(tmp_path: Path) -> None:
