@@ -1,4 +1,4 @@
-"""The fast reader of the own format: a typed decoder, one array call, one check.
+"""The fast reader of the own format: a typed decoder, one array call, one check; chunks of numbers even without lists.
 
 It reads regular messages only and leaves the rest to ``decode_fields.py``, which gives the same samples for the same
 message (a tested law) and makes the error texts.
@@ -18,11 +18,12 @@ import numpy as np
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
+from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, fail, read_id, read_route
+from streamad.ingest.forms.arrays import ArrayReader, Chunk
 from streamad.ingest.forms.wire import PARSE_ERRORS, Wire
 from streamad.settings.decode import ChannelSettings
 from streamad.tables import NO_STREAM, Singles
-from streamad.types import IntArray, Record
+from streamad.types import FloatArray, IntArray, Record
 
 _IDS = ("stream", "sequence")
 _REFUSED_IN_NAMES = re.compile(r'[\\"\x00-\x1f]')
@@ -68,6 +69,7 @@ class OwnReader:
         self._route = route
         self._json = msgspec.json.Decoder(message)
         self._msgpack = msgspec.msgpack.Decoder(message)
+        self._arrays = ArrayReader.if_installed() if message is _Message else None
         self._times = times
         self._max_samples = max_samples
         self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
@@ -83,6 +85,9 @@ class OwnReader:
 
     def read(self, value: bytes, wire: Wire) -> Samples | None:
         """Return the samples of a regular message; None for one that needs the general reader."""
+        chunk = self._arrays.read(value) if self._arrays is not None and wire == "json" else None
+        if chunk is not None and (samples := self._read_arrays(chunk)) is not None:
+            return samples
         try:
             message = (self._json if wire == "json" else self._msgpack).decode(value)
         except PARSE_ERRORS:
@@ -96,6 +101,19 @@ class OwnReader:
         except PARSE_ERRORS:
             return None
         return self._samples_of(message)
+
+    def _read_arrays(self, chunk: Chunk) -> Samples | None:
+        """Return the samples of a chunk that was read into arrays; None if the typed decoder must read it again."""
+        times = self._times.numbers(chunk.times) if len(chunk.times) <= self._max_samples else None
+        if times is None or not times[1].all():
+            return None
+        try:
+            columns = self._columns_of(chunk.channels)
+            if chunk.values.shape[1] != len(self._missing if columns is None else columns):
+                return None
+            return self._with_ids(chunk, times[0], chunk.values, columns)
+        except DecodeError:
+            return None
 
     def _samples_of(self, message: _Message) -> Samples | None:
         try:
@@ -191,21 +209,32 @@ class OwnReader:
         times = message.times
         if not times or len(times) != len(rows) or len(times) > self._max_samples:
             return None
-        columns = None if message.channels is None else [self._columns.get(name, -1) for name in message.channels]
-        if columns is not None and (-1 in columns or len(set(columns)) < len(columns)):
-            return None
+        columns = self._columns_of(message.channels)
         if set(map(len, rows)) != {len(self._missing if columns is None else columns)}:
             return None
         return self._samples(message, self._times.many(times), rows, columns)
+
+    def _columns_of(self, channels: list[str] | None) -> list[int] | None:
+        """Return the columns of the channels that a chunk names, None if it names none. Raises DecodeError."""
+        if channels is None:
+            return None
+        columns = [self._columns.get(name, -1) for name in channels]
+        if -1 in columns or len(set(columns)) < len(columns):
+            fail("unknown_channel", "channels: one is unknown or named twice")
+        return columns
 
     def _samples(
         self, message: _Message, times_us: IntArray, rows: list[Any], columns: list[int] | None
     ) -> Samples | None:
         values = self._values.finite(rows)
-        if values is None:
-            return None
+        return None if values is None else self._with_ids(message, times_us, values, columns)
+
+    def _with_ids(
+        self, message: _Message | Chunk, times_us: IntArray, values: FloatArray, columns: list[int] | None
+    ) -> Samples:
+        """Return values, float32 [n, c] of these ``columns``, as samples of all channels. Raises DecodeError."""
         if columns is not None:
-            listed, values = values, np.full((len(rows), len(self._missing)), np.nan, dtype=np.float32)
+            listed, values = values, np.full((len(values), len(self._missing)), np.nan, dtype=np.float32)
             values[:, columns] = listed
         values = self._values.without_sentinels(values)
         sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
@@ -224,7 +253,7 @@ def _message_type(route: FieldPath | None) -> type[_Message]:
     return cast("type[_Message]", msgspec.defstruct("_Routed", fields, bases=(_RoutedMessage,), gc=False))
 
 
-def _route_of(message: _Message, path: FieldPath) -> str | None:
+def _route_of(message: _Message | Chunk, path: FieldPath) -> str | None:
     """Return the value of the field at ``path`` as text, None if it is missing. Raises DecodeError."""
     if not isinstance(message, _RoutedMessage):
         value = message.stream if path.name == "stream" else message.sequence
