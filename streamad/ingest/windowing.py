@@ -130,7 +130,8 @@ def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Seque
         raise _RefusedError(
             f"too few samples: {sequence.n_samples}, needed are {settings.min_samples} (window.min_samples)"
         )
-    if not (sequence.times_us[1:] > sequence.times_us[:-1]).all():
+    times_us = sequence.times_us
+    if np.count_nonzero(times_us[1:] > times_us[:-1]) != len(times_us) - 1:
         raise _RefusedError("times do not increase from sample to sample")
     span_us = sequence.end_us - sequence.start_us
     if span_us >= _MAX_SPAN_US:
@@ -163,8 +164,11 @@ def _grid_points(span_us: int, settings: WindowSettings) -> int:
 def _pad(values: npt.NDArray[np.floating], length: int) -> Window:
     n_channels, n_points = values.shape
     padded = np.zeros((n_channels, length), dtype=np.float32)
-    with np.errstate(over="ignore"):
+    if values.dtype == np.float32:
         padded[:, :n_points] = values
+    else:
+        with np.errstate(over="ignore"):
+            padded[:, :n_points] = values
     return Window(padded, n_points)
 
 

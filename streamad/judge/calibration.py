@@ -267,11 +267,11 @@ class Calibration:
         p = (1 + #{calibration >= score}) / (n + 1) (split conformal: Vovk et al. 2005, Algorithmic Learning in a
         Random World; Bates et al. 2023, doi:10.1214/22-AOS2244). Raises ValueError for NaN or infinity.
         """
-        if not np.isfinite(score):
+        if not math.isfinite(score):
             raise ValueError(f"a score must be finite, not {score}")
         if self._tail is not None and score > self._tail.threshold:
             return self._tail.p_value(score), self.tail
-        at_least = self.n - int(np.searchsorted(self.scores, score, side="left"))
+        at_least = self.n - int(self.scores.searchsorted(score))
         return (1 + at_least) / (self.n + 1), self.tail
 
     def alerts(self, scores: npt.NDArray[np.float64], rate: float) -> BoolArray:

@@ -156,5 +156,5 @@ def _naming(judged: JudgedSequence, looks: LooksTaken | None, seen: Seen | None)
     """Return ``judged`` with what looks have ``seen`` at its end; its verdict names the warning, if there was one."""
     looks = looks if seen is None else seen.looks
     if looks is None or looks.warning is None:
-        return replace(judged, seen=seen)
+        return judged if seen is None else replace(judged, seen=seen)
     return replace(judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen)

@@ -170,7 +170,7 @@ def scored(
         tail=tail,
         model=model,
         **_identity(sequence, now_us),
-        **(moments(window) if found is None else found._asdict()),
+        **(moments(window) if found is None else {"means": found.means, "spreads": found.spreads}),
     )
 
 
