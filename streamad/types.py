@@ -314,8 +314,7 @@ class SampleBlock(msgspec.Struct, gc=False):
         return bool(self.later_us[place] != self.times_us[place])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FinishedSequence:
+class FinishedSequence(msgspec.Struct, frozen=True, eq=False):
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
     ``first_position`` is the lowest; ``partial``: its beginning may be missing; ``routes``: values of the field that

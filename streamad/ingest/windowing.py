@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -100,7 +101,7 @@ def _whole(sequence: FinishedSequence) -> FinishedSequence:
     times_us = np.unique([sequence.start_us, *sequence.times_us.tolist(), sequence.end_us])
     values = np.full((len(times_us), sequence.values.shape[1]), np.nan, dtype=sequence.values.dtype)
     values[np.searchsorted(times_us, sequence.times_us)] = sequence.values
-    return replace(sequence, times_us=times_us, values=values)
+    return msgspec.structs.replace(sequence, times_us=times_us, values=values)
 
 
 def shown_share(settings: WindowSettings, n_samples: int, span_us: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -21,8 +20,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, Window
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedSequence:
+class JudgedSequence(msgspec.Struct, frozen=True, eq=False):
     """A sequence's verdict and alert, by the model ``model_name`` ("" if no model was chosen).
 
     An alert that is explained has a ``debt``, or the ``attribution`` that it had to wait for. ``window`` is in
@@ -156,5 +154,7 @@ def _naming(judged: JudgedSequence, looks: LooksTaken | None, seen: Seen | None)
     """Return ``judged`` with what looks have ``seen`` at its end; its verdict names the warning, if there was one."""
     looks = looks if seen is None else seen.looks
     if looks is None or looks.warning is None:
-        return judged if seen is None else replace(judged, seen=seen)
-    return replace(judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen)
+        return judged if seen is None else msgspec.structs.replace(judged, seen=seen)
+    return msgspec.structs.replace(
+        judged, verdict=msgspec.structs.replace(judged.verdict, warning=looks.warning), seen=seen
+    )

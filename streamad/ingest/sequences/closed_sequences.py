@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+
+import msgspec
 
 from streamad.ingest.sequences.clocks import NEVER_US, Clocks
 from streamad.ingest.sequences.held_readings import Held
@@ -27,8 +28,7 @@ def memory_of(settings: SequenceSettings) -> int:
     return settings.max_duration + settings.allowed_lateness
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Closed:
+class Closed(msgspec.Struct, frozen=True, eq=False):
     """A finished sequence with the state that its progress needs until the verdict is committed.
 
     ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
@@ -44,7 +44,7 @@ class Closed:
     offset: int
     before: Clocks
     unseen: bool = False
-    held: Held = field(default_factory=dict)
+    held: Held = msgspec.field(default_factory=dict)
     looks: LooksTaken | None = None
 
 

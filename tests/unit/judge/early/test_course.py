@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamad.judge.early.course import Course, course_of, look_at, n_seen, n_seen_of, whole_course
 from streamad.settings.plant_yaml import WindowSettings

@@ -6,13 +6,13 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.early.course import Course, course_of, look_at, n_seen_of, whole_course
