@@ -108,12 +108,12 @@ def cases(values: list[bytes]) -> dict[str, Callable[[], None]]:
 
 def a_decoder(*, with_arrays: bool) -> Decoder:
     """Return a decoder of the own format, as with simdjson or without it."""
-    module = arrays.simdjson
-    arrays.simdjson = module if with_arrays else None
+    parser_type = arrays.parser_type
+    arrays.parser_type = parser_type if with_arrays else None
     try:
         return Decoder(DecodeSettings(), [ChannelSettings(name=name) for name in NAMES])
     finally:
-        arrays.simdjson = module
+        arrays.parser_type = parser_type
 
 
 def measure() -> dict[str, float]:

@@ -13,11 +13,17 @@ import numpy.typing as npt
 
 from streamad.types import FloatArray
 
-try:
-    import simdjson  # the extra "simdjson"
-except ImportError:
-    simdjson = None
 
+def _parser_type() -> Any:
+    """Return simdjson's parser, None without the extra ``simdjson``."""
+    try:
+        from simdjson import Parser  # noqa: PLC0415 - the module may be absent
+    except ImportError:
+        return None
+    return Parser
+
+
+parser_type = _parser_type()
 # KeyError for an absent field, AttributeError and TypeError for a value of another type, RuntimeError if another thread
 # reads with the same parser, ValueError for what is no JSON or has a number beyond the range.
 _REFUSED = (KeyError, AttributeError, TypeError, ValueError, RuntimeError, MemoryError)
@@ -41,12 +47,12 @@ class ArrayReader:
     """Reads chunks with a parser that keeps its memory from one to the next."""
 
     def __init__(self) -> None:
-        self._parser = simdjson.Parser()
+        self._parser = parser_type()
 
     @classmethod
     def if_installed(cls) -> Self | None:
         """Return a reader, None without simdjson."""
-        return None if simdjson is None else cls()
+        return None if parser_type is None else cls()
 
     def read(self, value: bytes) -> Chunk | None:
         """Return the content of a chunk that has nothing but the own format's fields and numbers; else None."""

@@ -131,14 +131,14 @@ def _damaged(rng: random.Random, value: bytes) -> bytes:
 
 def pairs() -> list[tuple[Decoder, Decoder]]:
     """Return for each of ``SETTINGS`` a decoder that reads numbers into arrays, and one without simdjson."""
-    found, module = [], arrays.simdjson
+    found, parser_type = [], arrays.parser_type
     for settings, route in SETTINGS:
         fast = Decoder(settings, CHANNELS, route)
-        arrays.simdjson = None  # as if it were not installed
+        arrays.parser_type = None  # as if it were not installed
         try:
             found.append((fast, Decoder(settings, CHANNELS, route)))
         finally:
-            arrays.simdjson = module
+            arrays.parser_type = parser_type
     return found
 
 
