@@ -165,12 +165,6 @@ def lean() -> str:
     return markdown(["worker", "start to first verdict", "peak memory", "installed packages"], rows)
 
 
-def arrays() -> str:
-    """Return CPU time of a chunk from bytes to numbers, by form and parser."""
-    found = read("arrays")
-    return markdown(["", "µs of CPU"], [[name, f"{us:.0f}"] for name, us in found.items()])
-
-
 # --- the tables of growth.md and peers.md ---
 
 
@@ -215,7 +209,6 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
         "cores": cores,
         "throughput": throughput,
         "stages": stages,
-        "arrays": arrays,
         "latency": latency,
         "restart": restart,
         "training": training,
