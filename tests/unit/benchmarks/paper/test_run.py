@@ -30,15 +30,19 @@ SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
 
 
 @pytest.fixture
-def strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers are forks; those of ``test_ctrl_c_...`` start as they do for people."""
+    modules = "benchmarks.paper.measure", "sklearn.ensemble", "sklearn.neighbors"
+    monkeypatch.setattr(workers, "context", QuickProcesses(*modules))
+
+
+@pytest.fixture
+def strokes(tmp_path: Path, in_forks: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four classes of waves as RacketSports has them; of the last only four sequences train."""
     data = tmp_path / "data"
     data.mkdir()
     write_waves(data, np.repeat([0, 1, 2, 3], [24, 24, 24, 4]), np.repeat([0, 1, 2, 3], 24), n_channels=6)
     monkeypatch.setenv("STREAMAD_DATA", str(data))
-    monkeypatch.setattr(
-        workers, "context", QuickProcesses("benchmarks.paper.measure", "sklearn.ensemble", "sklearn.neighbors")
-    )
     return tmp_path
 
 
@@ -270,7 +274,7 @@ def test_an_unknown_argument_is_a_usage_error(words: list[str], capfd: pytest.Ca
 
 
 def test_the_quick_subset_measures_three_methods_on_real_strokes(
-    data_file: Callable[[str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data_file: Callable[[str], Path], tmp_path: Path, in_forks: None
 ) -> None:
     data_file("racket_sports.npz")
     assert main(["run", "--quick", "--jobs", "2", "--out", str(tmp_path)]) == 0
