@@ -15,8 +15,8 @@ from pathlib import Path
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 EXTRAS = {
-    "image": ("plots", "web", "notify", "parquet", "objects", "registry", "mqtt"),
-    "scorer": ("objects", "registry"),
+    "image": ("plots", "web", "notify", "parquet", "objects", "registry", "mqtt", "simdjson"),
+    "scorer": ("objects", "registry", "simdjson"),
 }
 # The Dockerfile installs torch from PyTorch's index; what it needs of PyPI is in the lock.
 TORCH_NEEDS = ("filelock", "fsspec>=0.8.5", "networkx>=2.5.1", "sympy>=1.13.3", "typing-extensions>=4.13")
