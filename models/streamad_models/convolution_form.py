@@ -1,7 +1,7 @@
-"""NeuTraL AD as plain convolutions over channel-major windows: the same terms, for runtimes that compile a graph.
+"""The forms of models for runtimes that compile a graph: the same terms, NeuTraL AD as plain convolutions.
 
-Such a runtime (OpenVINO) has compiled kernels for grouped convolutions, and none for the in-place sums of matrix
-products with which ``NeutralADModel`` computes them in torch.
+Such a runtime (OpenVINO) has compiled kernels for grouped convolutions over channel-major windows, and none for the
+in-place sums of matrix products with which ``NeutralADModel`` computes them in torch.
 Legend: B windows, K transformations, C channels, L window length, V = K + 1 views, N = V B, I/O input/output width,
 T taps (3), G groups, Z embedding dimension.
 """
@@ -9,26 +9,32 @@ T taps (3), G groups, Z embedding dimension.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from streamad_models.ensemble.minirocket import Dilation, SummedDilation
 from streamad_models.neutral_ad.model import NeutralADModel, contrastive_terms
 from streamad_models.neutral_ad.networks import Encoder, EncoderBlock, MaskBlocks, Transformations
 
 
-def with_convolutions(model: nn.Module) -> nn.Module:
-    """Return ``model``, or a copy in which each ``NeutralADModel`` is a ``ConvolutionForm`` if it holds one."""
-    if isinstance(model, NeutralADModel):
-        return ConvolutionForm(model).eval()
-    if not any(isinstance(part, NeutralADModel) for part in model.modules()):
+def exported_form(model: nn.Module, backend: str) -> nn.Module:
+    """Return ``model``, or a copy if it has parts that ``backend`` computes faster in another form."""
+    forms: dict[type, Callable[[Any], nn.Module]] = {NeutralADModel: ConvolutionForm}
+    if backend == "openvino":
+        forms[Dilation] = SummedDilation
+    if type(model) in forms:
+        return forms[type(model)](model).eval()
+    if not any(type(part) in forms for part in model.modules()):
         return model
     changed = copy.deepcopy(model)
     for part in list(changed.modules()):
         for name, child in part.named_children():
-            if isinstance(child, NeutralADModel):
-                setattr(part, name, ConvolutionForm(child).eval())
+            if type(child) in forms:
+                setattr(part, name, forms[type(child)](child).eval())
     return changed
 
 

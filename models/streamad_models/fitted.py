@@ -16,7 +16,7 @@ import torch
 from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
-from streamad_models.convolution_form import with_convolutions
+from streamad_models.convolution_form import exported_form
 from streamad_models.onnx_openvino import Program, export_onnx, export_openvino, program_of
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
@@ -30,7 +30,7 @@ class FittedModule:
         self.model = model
         self.summary = summary
         self.training = training
-        self._program: Program | None = None
+        self._programs: dict[frozenset[type], Program] = {}
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B]."""
@@ -67,11 +67,17 @@ class FittedModule:
             raise DetectorError(f"there is no export for the backend {backend!r}")
         device = self.model.mean_C.device
         try:
-            if self._program is None:
-                self._program = program_of(with_convolutions(self.model.cpu().eval()))
-            return _EXPORTS[backend](self._program, folder)
+            return _EXPORTS[backend](self._program_for(backend), folder)
         finally:
             self.model.to(device)
+
+    def _program_for(self, backend: str) -> Program:
+        """Return the model as its exporters take it; backends that take the same forms share the trace."""
+        form = exported_form(self.model.cpu().eval(), backend)
+        kinds = frozenset(map(type, form.modules()))
+        if kinds not in self._programs:
+            self._programs[kinds] = program_of(form)
+        return self._programs[kinds]
 
 
 class FittedReference(FittedModule):
