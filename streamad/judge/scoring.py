@@ -130,8 +130,8 @@ class ModelInService:
 
     ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
     ``envelope`` is of its training windows (None: of the reference windows); ``backend`` is what scores, ``refused``
-    says in a line each which other backends must not. ``early`` has the looks at running sequences, if it has any.
-    ``digest`` is that of all that the version is.
+    says in a line each which other backends must not, ``choice`` how ``auto`` chose, if it measured. ``early`` has the
+    looks at running sequences, if it has any. ``digest`` is that of all that the version is.
     """
 
     ref: ModelRef
@@ -146,6 +146,7 @@ class ModelInService:
     refused: tuple[str, ...] = ()
     early: EarlyModel | None = None
     digest: str = ""
+    choice: str = ""
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

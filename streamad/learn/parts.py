@@ -132,9 +132,10 @@ def _training_options(model: ModelSettings) -> Mapping[str, Any]:
     return found
 
 
-def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:
+def versions_of(plant: Plant, name: str | None = None, *, measured: bool = False) -> RegistryVersions:
     """Return the versions of a model of the config (None: ``model.name``). Raises PluginError, ConfigError."""
-    return RegistryVersions(registry_of(plant), name or plant.settings.model.name, plant.settings, detector_for(plant))
+    chosen = name or plant.settings.model.name
+    return RegistryVersions(registry_of(plant), chosen, plant.settings, detector_for(plant), measured)
 
 
 def store_for(plant: Plant, name: str | None = None) -> InlierStore:

@@ -75,7 +75,10 @@ class Replayer:
         events = EventLog(settings.name, plant.clock, lambda _: None)
         try:
             if self._batchers is None:
-                self._batchers = await models_at_work(plant, versions=self._task.versions, emit=events.emit)
+                # Not by measurement: what is judged elsewhere, or again later, must be the same bit for bit.
+                self._batchers = await models_at_work(
+                    plant, versions=self._task.versions, emit=events.emit, measured=False
+                )
                 self._explainer = explainer_for(plant)
             async with fetching(plant) as fetcher:
                 pipeline = Pipeline(

@@ -44,7 +44,7 @@ class ModelSettings(ConfigSection):
     seed: int = Field(default=0, ge=0)
     """Same data and seed, same model."""
     backend: Literal["auto", "torchscript", "onnxruntime", "openvino"] = "torchscript"
-    """torchscript; onnxruntime or openvino (no torch); auto: the fastest installed."""
+    """torchscript; onnxruntime or openvino (no torch); auto: the fastest here."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """auto, cpu, cuda or cuda:i."""
     calibration: float = Field(default=0.5, gt=0, lt=1)

@@ -112,7 +112,7 @@ def _further_names(plant: Plant) -> list[str]:
 def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
     rate = plant.settings.alerts.false_alarm_rate
     try:
-        model = versions_of(plant, name).load()
+        model = versions_of(plant, name, measured=True).load()
     except NoModelError:
         return _no_model(plant, name, config)
     except StreamadError as error:
@@ -171,11 +171,12 @@ def _cannot_learn(plant: Plant) -> list[Finding]:
 
 
 def _backend(model: ModelInService) -> str:
-    """Return what serves, if it is not TorchScript or torch is missing."""
+    """Return what serves, if it is not TorchScript, torch is missing or it was chosen by measurement."""
     missing = "" if is_installed(TORCHSCRIPT) else "; torch: not installed"
-    if model.backend == TORCHSCRIPT:
+    if model.backend == TORCHSCRIPT and not model.choice:
         return missing
-    return f"{missing}, serving with {model.backend}" if missing else f"; serving with {model.backend}"
+    choice = f" ({model.choice})" if model.choice else ""
+    return f"{missing}{', ' if missing else '; '}serving with {model.backend}{choice}"
 
 
 def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -19,7 +19,16 @@ from streamad.judge.early.model import EarlyModel
 from streamad.judge.envelope import LEVELS, Envelope
 from streamad.judge.scoring import TrainingIds
 from streamad.learn.registry.arrays import AnyArray, largest_deviation, probe_tolerance, read_npy, read_npz, readable
-from streamad.learn.registry.backends import TORCHSCRIPT, RefusedBackend, candidates, serve
+from streamad.learn.registry.backends import (
+    AUTO,
+    TORCHSCRIPT,
+    TRIAL_WINDOWS,
+    Order,
+    RefusedBackend,
+    by_speed,
+    candidates,
+    serve,
+)
 from streamad.learn.registry.early import EarlyLoading
 from streamad.learn.registry.manifest import (
     CALIBRATION_FILE,
@@ -58,8 +67,9 @@ class LoadedModel:
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
     attribution; ``training_ids`` of all sequences that trained or calibrated it; ``envelope`` of its training windows;
-    ``backend`` is what scores, ``refused`` says in a line each which other backends must not. ``early`` has the looks
-    at running sequences, if the config wants them and the version has some.
+    ``backend`` is what scores, ``refused`` says in a line each which other backends must not, ``choice`` how ``auto``
+    chose, if it measured. ``early`` has the looks at running sequences, if the config wants them and the version has
+    some.
     """
 
     scorer: Scorer
@@ -72,6 +82,7 @@ class LoadedModel:
     backend: str = TORCHSCRIPT
     refused: tuple[str, ...] = ()
     early: EarlyModel | None = None
+    choice: str = ""
 
 
 def write_arrays(
@@ -98,29 +109,38 @@ def write_arrays(
     np.savez(folder / ENVELOPE_FILE, allow_pickle=False, **levels)
 
 
-def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> LoadedModel:
+def load_artifact(
+    folder: Path, ref: ModelRef, settings: Settings, detector: Detector, *, measured: bool = False
+) -> LoadedModel:
     """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service.
 
-    If the config does not name the kind of detector, a version is loaded as the kind that made it: the default may
-    have been another then.
+    With ``measured`` the backend ``auto`` is the fastest one here, else the first of the kind's order. If the config
+    does not name the kind of detector, a version is loaded as the kind that made it: the default may have been another
+    then.
     """
     label = f"model {ref.name} {ref.version}"
     manifest, detector = _verified_manifest(folder, ref, settings, detector, label)
     shape = (len(settings.channels), settings.window.length)
     order = candidates(settings.model.backend, settings.model.device, detector, manifest)
-    scorer_of, looks = _loader(folder, manifest, detector, settings.model.device, label), {}
+    scorer_of, looks = cache(_loader(folder, manifest, detector, settings.model.device, label)), {}
 
     def load(backend: str) -> Scorer:
         scorer = scorer_of(backend)
         looks[backend] = _looks(folder, manifest, settings, backend, label)
         return scorer
 
-    served = serve(order, load, label)
+    found = Order(order)
+    if measured and settings.model.backend == AUTO:
+        trial = _trial_windows(folder, shape, settings.run.batch_windows, label)
+        found = by_speed(order, scorer_of, *trial, label)
+    served = serve(found, load, label)
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), served.scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids, envelope = _training_ids(folder, label), _envelope(folder, shape, label)
-    backend, refused = served.backend, served.refusals(ref)
-    return LoadedModel(served.scorer, ref, manifest, terms, reference, ids, envelope, backend, refused, looks[backend])
+    backend, refused, early = served.backend, served.refusals(ref), looks[served.backend]
+    return LoadedModel(
+        served.scorer, ref, manifest, terms, reference, ids, envelope, backend, refused, early, served.choice
+    )
 
 
 def refused_backends(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> tuple[RefusedBackend, ...]:
@@ -291,6 +311,14 @@ def _check_terms(terms: AnyArray, n_terms: int, label: str) -> FloatArray:
             f"{label}: {CALIBRATION_FILE} does not hold {n_terms} finite terms per sequence: train anew"
         )
     return terms
+
+
+def _trial_windows(folder: Path, shape: tuple[int, int], batch_windows: int, label: str) -> tuple[FloatArray, IntArray]:
+    """Return the probe's windows and lengths, over again up to a batch: what backends are timed by."""
+    windows, lengths = read_npz(folder / PROBE_FILE, ("windows", "lengths"))
+    _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
+    again = np.arange(min(batch_windows, TRIAL_WINDOWS)) % len(windows)
+    return windows[again], lengths[again]
 
 
 def _check_probe(folder: Path, scorer: Scorer, manifest: Manifest, device: str, label: str) -> None:

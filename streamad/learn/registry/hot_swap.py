@@ -9,7 +9,7 @@ from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.registry.approvals import digest_of
-from streamad.learn.registry.backends import emit_refused
+from streamad.learn.registry.backends import tell_backend
 from streamad.learn.registry.registry import Registry
 from streamad.messages import ModelRef
 from streamad.plugins import failure_of
@@ -28,12 +28,16 @@ _LONGEST_RETRY_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class RegistryVersions:
-    """The versions of the model ``name``, for a plant with these settings."""
+    """The versions of the model ``name``, for a plant with these settings.
+
+    ``measured``: the backend ``auto`` is the fastest one here, else the first of the kind's order.
+    """
 
     registry: Registry
     name: str
     settings: Settings
     detector: Detector
+    measured: bool = False
 
     def current(self) -> str | None:
         """Return the version in service or None. Raises RegistryError if CURRENT is damaged."""
@@ -53,7 +57,9 @@ class RegistryVersions:
             self.check_approved(chosen := self.registry.in_service(self.name))
         else:
             chosen = self.registry.named(self.name, version)
-        loaded = self.registry.load(self.name, chosen, settings=settings, detector=self.detector)
+        loaded = self.registry.load(
+            self.name, chosen, settings=settings, detector=self.detector, measured=self.measured
+        )
         return ModelInService(
             loaded.ref,
             loaded.scorer,
@@ -67,6 +73,7 @@ class RegistryVersions:
             loaded.refused,
             loaded.early,
             digest_of(loaded.manifest),
+            loaded.choice,
         )
 
 
@@ -181,7 +188,7 @@ class ModelWatch:
             figures={"load_s": 0.0 if model is former else (loaded_us - began_us) / 1e6, "wait_s": wait_s},
             level="info",
         )
-        emit_refused(model, self._emit)
+        tell_backend(model, self._emit)
         emit_without_looks(model, self._versions.settings, self._emit)
 
     def _count_version(self) -> None:

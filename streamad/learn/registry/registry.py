@@ -296,15 +296,23 @@ class Registry:
         if not self._place.rewrite(_plain(name, "model name"), _plain(version, "version"), changed):
             raise self._unknown(name, version)
 
-    def load(self, name: str, version: str | None = None, *, settings: Settings, detector: Detector) -> LoadedModel:
-        """Verify and load a version (None: the one in service) for a plant with ``settings``.
+    def load(
+        self,
+        name: str,
+        version: str | None = None,
+        *,
+        settings: Settings,
+        detector: Detector,
+        measured: bool = False,
+    ) -> LoadedModel:
+        """Verify and load a version (None: the one in service) for a plant with ``settings``; see ``load_artifact``.
 
         Raises NoModelError, RegistryError, and ArtifactError for an artifact that is damaged, foreign, does not fit the
         plant, or scores otherwise than when it was trained.
         """
         chosen = version if version is not None else self.in_service(name)
         folder = self._existing(name, chosen)
-        return load_artifact(folder, ModelRef(name, chosen), settings, detector)
+        return load_artifact(folder, ModelRef(name, chosen), settings, detector, measured=measured)
 
     def calibration_terms(self, name: str, version: str) -> FloatArray:
         """Return the calibration terms float32 [n, K] of a version. Raises RegistryError, ArtifactError."""

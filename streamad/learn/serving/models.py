@@ -11,8 +11,8 @@ from streamad.judge.early.looking import Looking
 from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import registry_of, versions_of
-from streamad.learn.registry.backends import emit_refused
-from streamad.learn.registry.hot_swap import emit_without_looks
+from streamad.learn.registry.backends import tell_backend
+from streamad.learn.registry.hot_swap import RegistryVersions, emit_without_looks
 from streamad.learn.registry.places.place import RegistryAwayError
 from streamad.messages import ModelRef
 from streamad.plant import Plant
@@ -27,16 +27,21 @@ async def models_at_work(
     may_learn: bool = False,
     on_new: Callable[[str, MicroBatcher], None] | None = None,
     emit: Emit | None = None,
+    measured: bool = True,
 ) -> Batchers:
     """Return the batchers that score: of the one model, or of several. ``on_new`` is called with each.
 
     ``versions`` names those to load by model; of other models it is the one in service. ``may_learn``: a model without
-    a version begins with a cold start. ``emit`` gets the events of refused backends. Raises NoModelError,
-    RegistryError, ArtifactError.
+    a version begins with a cold start. ``emit`` gets the events of refused backends. ``measured``: see
+    ``RegistryVersions``. Raises NoModelError, RegistryError, ArtifactError.
     """
     pinned = versions or {}
     settings, name = plant.settings, plant.settings.model.name
     away: dict[str, str] = {}
+
+    def in_service(name: str, may_learn: bool) -> ModelInService | None:
+        versions = versions_of(plant, name, measured=measured)
+        return _in_service(plant, versions, pinned.get(name), may_learn=may_learn, away=away)
 
     def taken(name: str, batcher: MicroBatcher) -> None:
         if on_new is not None:
@@ -47,17 +52,17 @@ async def models_at_work(
             else:
                 emit("registry_away", text, model=batcher.model.ref)
         if emit is not None and batcher.model is not None:
-            emit_refused(batcher.model, emit)
+            tell_backend(batcher.model, emit)
 
     if settings.models is None:
-        model = _in_service(plant, name, pinned.get(name), may_learn=may_learn, away=away)
+        model = in_service(name, may_learn)
         batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
         taken(name, batcher)
         return batcher
     bank = ModelBank(
         settings,
         plant.clock,
-        lambda name: _in_service(plant, name, pinned.get(name), may_learn=settings.learning is not None, away=away),
+        lambda name: in_service(name, settings.learning is not None),
         taken,
         existing=[model for model in _known_names(plant) if model.startswith(f"{name}.")],
     )
@@ -88,14 +93,14 @@ def _version(plant: Plant, ref: ModelRef) -> ModelInService:
 
 
 def _in_service(
-    plant: Plant, name: str, version: str | None, *, may_learn: bool, away: dict[str, str]
+    plant: Plant, versions: RegistryVersions, version: str | None, *, may_learn: bool, away: dict[str, str]
 ) -> ModelInService | None:
     """Return the version in service, None if there is none and ``may_learn``.
 
     While the store of the registry is away that is the last one which this machine has seen in service; ``away`` gets
     the text of the event that says so.
     """
-    versions = versions_of(plant, name)
+    name = versions.name
     try:
         if may_learn and version is None and versions.current() is None:
             return None

@@ -73,7 +73,7 @@ class Serving:
 
     def _add(self, name: str, batcher: MicroBatcher) -> None:
         counters = self.counters.setdefault(name, ServedCounters())
-        versions = versions_of(self._plant, name)
+        versions = versions_of(self._plant, name, measured=True)
         emit = self._events.emit
         served = ModelWatch(batcher, versions, self._plant.clock, emit=emit, counters=counters)
         self._in_service[name] = served

@@ -15,14 +15,14 @@ import pytest
 from streamad.errors import ArtifactError, DetectorError
 from streamad.judge.scoring import ModelInService
 from streamad.learn.registry.artifact import LoadedModel, refused_backends
-from streamad.learn.registry.backends import RefusedBackend, emit_refused
+from streamad.learn.registry.backends import Order, RefusedBackend, by_speed, tell_backend
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.probe import PROBE_WINDOWS
 from streamad.messages import ModelRef
 from streamad.ports import TrainingProgress
 from streamad.types import FloatArray, IntArray, WindowSet
-from tests.support.learning.plant import MeanDetector, MeanModel, load, settings_of, train
+from tests.support.learning.plant import C, L, MeanDetector, MeanModel, load, settings_of, train
 
 NAMES = ("openvino", "torchscript", "onnxruntime")
 
@@ -346,11 +346,118 @@ def test_every_backend_of_a_version_is_tried_and_those_that_must_not_serve_are_n
     assert set(tried(torchscript=0.1, openvino=0.1)) == {"torchscript", "openvino"}
 
 
+class Timed(MeanModel):
+    """Takes ``cost_s`` of its clock for a turn."""
+
+    def __init__(self, clock: list[float], cost_s: float) -> None:
+        super().__init__(np.zeros((C, L), np.float32), np.ones((C, 1), np.float32), 0)
+        self._clock, self.cost_s, self.n_turns = clock, cost_s, 0
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        self._clock[0] += self.cost_s
+        self.n_turns += 1
+        return super().score(windows, lengths)
+
+
+def ordered(*names: str, **costs_s: float) -> tuple[Order, dict[str, Timed]]:
+    """The order of ``names`` by trials of these costs; a name without one may not serve."""
+    now = [0.0]
+    scorers = {name: Timed(now, cost_s) for name, cost_s in costs_s.items()}
+
+    def load(name: str) -> Timed:
+        if name not in scorers:
+            raise ArtifactError(f"model default 0001: {name} differs")
+        return scorers[name]
+
+    windows, lengths = np.zeros((8, C, L), np.float32), np.full(8, L)
+    return by_speed(names, load, windows, lengths, "model default 0001", clock=lambda: now[0]), scorers
+
+
+def test_the_fastest_of_the_trial_is_first_and_the_line_says_each_one_s_time() -> None:
+    order, _ = ordered("openvino", "onnxruntime", "torchscript", openvino=0.008, onnxruntime=0.004)
+    assert order == Order(
+        ("onnxruntime", "openvino", "torchscript"), (), "a window takes onnxruntime 0.5 ms, openvino 1 ms"
+    )
+
+
+def test_of_two_that_are_nearly_as_fast_the_preferred_one_is_first_so_a_restart_chooses_alike() -> None:
+    for onnxruntime in (0.0092, 0.0100, 0.0108):
+        order, _ = ordered("openvino", "onnxruntime", "torchscript", openvino=0.0100, onnxruntime=onnxruntime)
+        assert order.backends == ("openvino", "onnxruntime", "torchscript")
+    order, _ = ordered("openvino", "onnxruntime", "torchscript", openvino=0.0100, onnxruntime=0.0090)
+    assert order.backends[0] == "onnxruntime"
+
+
+def test_a_trial_takes_a_fifth_of_a_second_in_all_or_two_turns_of_each() -> None:
+    _, scorers = ordered("openvino", "onnxruntime", "torchscript", openvino=0.004, onnxruntime=0.006)
+    assert sum(each.n_turns * each.cost_s for each in scorers.values()) == pytest.approx(0.2, abs=0.01)
+    _, scorers = ordered("openvino", "onnxruntime", "torchscript", openvino=3.0, onnxruntime=4.0)
+    assert [each.n_turns for each in scorers.values()] == [2, 2]
+
+
+def test_one_that_may_not_serve_is_named_and_never_first_however_few_are_left() -> None:
+    order, scorers = ordered("openvino", "torchscript", "onnxruntime", torchscript=0.004, onnxruntime=0.001)
+    assert order.backends == ("onnxruntime", "torchscript")
+    assert order.refused == (RefusedBackend("openvino", "openvino differs"),)
+    order, scorers = ordered("openvino", "onnxruntime", "torchscript", onnxruntime=0.001)
+    assert (order.backends, order.choice) == (("onnxruntime", "torchscript"), "")
+    assert scorers["onnxruntime"].n_turns == 0
+    order, _ = ordered("openvino", "onnxruntime", "torchscript")
+    assert order.backends == ("torchscript",)
+    assert len(order.refused) == 2
+
+
+def test_torchscript_is_not_loaded_for_a_trial_where_it_is_the_last() -> None:
+    order, scorers = ordered("openvino", "torchscript", openvino=1.0, torchscript=0.001)
+    assert order == Order(("openvino", "torchscript"))
+    assert [each.n_turns for each in scorers.values()] == [0, 0]
+
+
+class Slow(MeanModel):
+    """Computes every window a hundred times."""
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        for _ in range(100):
+            terms = super().score(windows, lengths)
+        return terms
+
+
+def in_service(root: Path, detector: BackedDetector, backend: str = "auto") -> ModelInService:
+    return RegistryVersions(Registry(root), "default", plant(backend), detector, measured=True).load()
+
+
+@pytest.mark.parametrize("fastest", NAMES)
+def test_auto_takes_the_fastest_and_gives_the_terms_of_that_backend_by_name(root: Path, fastest: str) -> None:
+    detector = BackedDetector(wrong={name: Slow for name in NAMES if name != fastest} | {fastest: 1e-6})
+    model = in_service(root, detector)
+    assert (model.backend, model.refused) == (fastest, ())
+    assert model.choice.startswith(f"a window takes {fastest} ")
+    named = in_service(root, detector, fastest)
+    assert (named.backend, named.choice) == (fastest, "")
+    values, lengths = np.random.default_rng(0).normal(size=(9, C, L)).astype(np.float32), np.full(9, L)
+    assert np.array_equal(model.scorer.score(values, lengths), named.scorer.score(values, lengths))
+
+
+@pytest.mark.parametrize("wrong", [0.01, float("nan"), Lonely])
+def test_auto_never_takes_one_that_scores_otherwise_however_fast(root: Path, wrong: float | type[MeanModel]) -> None:
+    detector = BackedDetector(wrong={"openvino": Slow, "torchscript": Slow, "onnxruntime": wrong})
+    model = in_service(root, detector)
+    assert model.backend in ("openvino", "torchscript")
+    (line,) = model.refused
+    assert line.startswith("onnxruntime does not serve default 0001: scores its probe otherwise")
+
+
+def test_what_is_not_to_be_measured_takes_the_order_of_the_kind(root: Path) -> None:
+    """Recordings that are judged in parts must not depend on where, or when, a part is judged."""
+    model = served(root, detector=BackedDetector(wrong={"openvino": Slow}))
+    assert (model.backend, model.choice) == ("openvino", "")
+
+
 def test_what_goes_into_service_emits_an_event_for_each_refused_backend(root: Path) -> None:
     flip_a_bit(version(root) / "openvino.npz")
     versions = RegistryVersions(Registry(root), "default", plant("openvino"), BackedDetector())
     model: ModelInService = versions.load()
     told: list[tuple[str, str, Any]] = []
-    emit_refused(model, lambda kind, message, **more: told.append((kind, message, more["model"])))
+    tell_backend(model, lambda kind, message, **more: told.append((kind, message, more["model"])))
     assert told == [("backend_refused", model.refused[0], model.ref)]
     assert model.backend == "torchscript"
