@@ -1,4 +1,4 @@
-"""Scoring speed of one thread by each backend: NeuTraL AD beside K separate eager networks, and the default detector.
+"""Scoring speed of one thread by each backend: NeuTraL AD beside K separate eager networks, the default, simple kinds.
 
 NATOPS size (C=24, L=51, K=11, z=64), batches of 1 and 64. All forms of a model are the same function of the same
 weights; by how much their terms differ is part of the result. The forms and a float32 matrix product take turns,
@@ -36,6 +36,7 @@ from streamad_models import onnx_openvino
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
+from streamad_models.simple import PCA, Pointwise, Unfolded
 
 BATCHES = (1, 64)
 N_TRAINING = 180
@@ -57,6 +58,7 @@ def makers() -> Makers:
         "neutral_ad": (NeutralAD(NeutralADOptions(epochs=1)), data.take(list(range(N_FOR_NETWORK)))),
         "ensemble": (Ensemble(), data),
         "ensemble, normal": (Ensemble(with_network), data),
+        **{name: (make(), data) for name, make in (("pointwise", Pointwise), ("pca", PCA), ("unfolded", Unfolded))},
     }
 
 

@@ -1,8 +1,8 @@
 """The default detector against its own bound, by member: what the backends take, and what the core must at least.
 
-24 channels x 51 samples, fitted to 180 windows. A member's least time is that of its multiply-adds at the rate of a
-float32 matrix product, of its comparisons and other operations on single values at the rate of clamping values in the
-first-level cache, and of its weights at the rate of reading memory, once a call (in batches of 64: once in 16 windows).
+24 channels x 51 samples, fitted to 180 windows. A member's least time is that of its multiply-adds, comparisons and
+other operations on single values at the rate of the multiply-adds of a float32 matrix product (the same units compute
+them), or of reading its weights once a call (in batches of 64: once in 16 windows) if that takes longer.
 The whole takes turns with its members and with ``--beside``, a folder with the model.ts that another release exported
 for the same windows. The clock is the CPU time of this process; of the turns the shortest counts for a rate and a
 member, and ratios are medians of those within a turn.
@@ -98,18 +98,17 @@ def work_of(space: Any) -> dict[str, float]:
 
 
 def rates() -> dict[str, Callable[[], float]]:
-    """Return what measures the core's rates a second: multiply-adds, operations on single values, bytes."""
-    square, few, many = torch.randn(GEMM_SIZE, GEMM_SIZE), torch.randn(4096), torch.randn(1 << 24)
+    """Return what measures the core's rates a second: multiply-adds, bytes read."""
+    square, many = torch.randn(GEMM_SIZE, GEMM_SIZE), torch.randn(1 << 24)
     return {
         "products": lambda: GEMM_SIZE**3 / seconds_of(lambda: square @ square, 0.05),
-        "single": lambda: 2.0 * few.numel() / seconds_of(lambda: few.clamp_(-1.0, 1.0), 0.05),
         "bytes": lambda: 4.0 * many.numel() / seconds_of(many.sum, 0.05),
     }
 
 
 def least_ms(work: dict[str, float], rate: dict[str, float], batch: int) -> float:
     """Return the least milliseconds a window: computing or reading, whichever takes longer."""
-    computing = work["products"] / rate["products"] + work["single"] / rate["single"]
+    computing = (work["products"] + work["single"]) / rate["products"]
     return 1e3 * max(computing, work["bytes"] / rate["bytes"] / min(batch, CHUNK))
 
 
@@ -131,7 +130,7 @@ def measure(rounds: int, beside: Path | None) -> dict[str, Any]:
     measured = {name: [one() for _ in range(5)] for name, one in rates().items()}
     rate = {name: max(each) for name, each in measured.items()}
     works = {space: work_of(module) for space, module in zip(SPACES, fitted.model.spaces, strict=True)}
-    works["all"] = {key: sum(each[key] for each in works.values()) for key in rate}
+    works["all"] = {key: sum(each[key] for each in works.values()) for key in works[SPACES[0]]}
     result: dict[str, Any] = {"rounds": rounds, "rates": rate, "work": works}
     first = next(iter(forms))
     for batch in BATCHES:

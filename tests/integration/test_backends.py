@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -121,7 +122,7 @@ def test_every_backend_judges_alike(plant: CliPlant) -> None:
 
 @pytest.mark.parametrize(
     ("lacks", "serving"),
-    [("", "openvino"), ("openvino matplotlib starlette uvicorn", "onnxruntime")],
+    [("", r"(openvino|onnxruntime) \(a window takes "), ("openvino matplotlib starlette uvicorn", "onnxruntime")],
     ids=["torch", "as deploy/scorer.lock"],
 )
 def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
@@ -142,7 +143,7 @@ def test_a_worker_without_torch_judges_as_one_with_it_and_does_not_train(
     for ended, errors in (checked, replayed, ran, scored, reported):
         assert ended["code"] == 0, errors
         assert "refused" not in errors
-    assert f"torch: not installed, serving with {serving}" in checked[0]["out"]
+    assert re.search(f"torch: not installed, serving with {serving}", " ".join(checked[0]["out"].split()))
     counters = json.loads(replayed[0]["out"].splitlines()[-1])["counters"]
     of_timing = {"commits": 0}  # how many fall into the time of one is no matter of the backend
     assert {**counters, **of_timing} == {**expected, **of_timing}
@@ -203,11 +204,12 @@ def test_all_workers_may_be_without_torch_if_the_learner_is_elsewhere(plant: Cli
 @pytest.mark.parametrize("name", ["model.bin", "early/1/model.bin"])
 def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(plant: CliPlant, name: str) -> None:
     (version(plant) / name).write_bytes(b"")
+    write_config(plant, "openvino")
     assert plant("run --quiet").code == 0
     (event,) = plant.lines("events")
     assert event["kind"] == "backend_refused"
     assert event["message"].startswith(f"openvino does not serve default 0001: {name} is damaged (0 bytes, ")
-    assert event["message"].endswith("; torchscript serves")
+    assert event["message"].endswith("; onnxruntime serves")
     assert event["model"] == {"name": "default", "version": "0001"}
     assert len(plant.lines("verdicts")) == 16
     checked = plant("check")
