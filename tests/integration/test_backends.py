@@ -226,9 +226,11 @@ def test_a_version_with_a_damaged_export_can_be_rolled_back_to(plant: CliPlant) 
     assert "serving with openvino" in plant("check").out
 
 
-def test_without_torch_a_version_that_was_not_exported_is_refused_in_one_line(trained: Path, plant: CliPlant) -> None:
+def test_without_torch_a_version_that_was_not_exported_is_refused_in_one_line(
+    trained_nearest: Path, plant: CliPlant
+) -> None:
     shutil.rmtree(plant.folder / "registry")
-    shutil.copytree(trained / "registry", plant.folder / "registry")
+    shutil.copytree(trained_nearest / "registry", plant.folder / "registry")
     ((ended, errors),) = without_torch(plant, ["run", "--config", "plant.yaml"])
     assert ended["code"] == 1
     (line,) = [line for line in errors.splitlines() if line.strip()]
