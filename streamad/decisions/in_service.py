@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamad.plant import Plant
 from streamad.plugins import without_options
+from streamad.system.opening import read_regular
 
 _OF_A_PROCESS = ("instance", "accept_gap")
 """Options of a source by which the workers of one plant differ."""
@@ -24,8 +24,8 @@ class InService(NamedTuple):
 
 
 def config_of(plant: Plant) -> InService:
-    """Return what is in service of ``plant``. Raises OSError if its file is gone."""
-    file = "" if plant.config is None else hashlib.sha256(Path(plant.config).read_bytes()).hexdigest()
+    """Return what is in service of ``plant``. Raises OSError if its file is gone, or a pipe, which is read once."""
+    file = "" if plant.config is None else hashlib.sha256(read_regular(plant.config)).hexdigest()
     return InService(settings_digest(plant), file, version("streamad-monitor"))
 
 

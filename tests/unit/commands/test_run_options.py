@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def test_the_config_in_service_is_the_same_in_each_process_of_a_plant() -> None:
     assert config_of(plant("kafka://b:9092/t?instance=a", accept_gap=False)) != config_of(whole)
     assert settings_digest(with_address(whole, None, 9000)) == settings_digest(whole)
     assert settings_digest(with_address(whole, "localhost", None)) != settings_digest(whole)
+
+
+def test_a_config_from_a_pipe_has_no_digest_of_the_nothing_that_is_left_in_it() -> None:
+    reads, writes = os.pipe()
+    os.close(writes)
+    with os.fdopen(reads), pytest.raises(OSError, match="not a regular file"):
+        config_of(replace(plant("a.csv"), config=Path(f"/dev/fd/{reads}")))
 
 
 def test_an_address_without_options_stays_as_it_is() -> None:
