@@ -37,6 +37,8 @@ _HASH_BYTES: Final = len(b',"hash":""}') + 64
 _NO_HASH = b',"hash":""}'
 MOST_ENTRIES: Final = 2**53
 """Of a chain: as many as every reader of JSON can number."""
+_MOST_FOLLOWED: Final = MOST_ENTRIES // 2
+"""A number beyond that somebody made up, to leave no room for what follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ def linked(decided: Decided, writer: str, head: Head, at: datetime) -> DecisionE
 def head_of(entry: DecisionEntry) -> Head:
     """Return ``entry`` as the head of its chain."""
     return Head(entry.number, entry.hash)
+
+
+def followed_in(content: bytes, writer: str) -> DecisionEntry | None:
+    """Return the entry of ``writer`` that ``content`` holds, None for another thing, or one that nothing follows."""
+    if msgspec.json.encode(writer) not in content:  # most are another writer's: to look costs least
+        return None
+    try:
+        entry = entry_in(content)
+    except msgspec.ValidationError:
+        return None
+    return entry if entry.writer == writer and entry.number < _MOST_FOLLOWED else None
 
 
 def entry_in(content: bytes) -> DecisionEntry:

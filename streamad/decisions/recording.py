@@ -10,7 +10,7 @@ import os
 import platform
 import pwd
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streamad.decisions.chain import MOST_ENTRIES, Decided, Head, entry_in, head_of, linked
+from streamad.decisions.chain import Decided, Head, entry_in, followed_in, head_of, linked
 from streamad.decisions.in_service import settings_digest
 from streamad.errors import DoubtfulError, OutputError, SourceError, StreamadError
 from streamad.messages import DecisionEntry, OutputRecord
@@ -117,9 +117,9 @@ def _in_file(plant: Plant, path: Path, writer: str, decided: Sequence[Decided]) 
 
 
 async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decided]) -> tuple[DecisionEntry, ...]:
-    head = _last_of(writer, await stored(plant, url, writer, _NEAR))
+    head = await _last_in(plant, url, writer, _NEAR)
     if not head.number:
-        head = _last_of(writer, await stored(plant, url, writer, _ALL))
+        head = await _last_in(plant, url, writer, _ALL)
     entries = _linked(plant, writer, head, decided)
     sink = connect_sink(url, plant.settings.sinks.options.get(split_url(url)[0], {}), plant.context, _KEY)
     try:
@@ -130,55 +130,64 @@ async def _in_place(plant: Plant, url: str, writer: str, decided: Sequence[Decid
     return entries
 
 
-async def stored(plant: Plant, url: str, writer: str, n_last: int | None = None) -> list[bytes]:
-    """Return what lies in a place and names ``writer``, in its order; nothing if the place cannot be read.
+async def _last_in(plant: Plant, url: str, writer: str, n_last: int) -> Head:
+    head = Head()
+    async for entry in stored(plant, url, writer, n_last):
+        head = head_of(entry)
+    return head
 
-    There each process begins a chain anew, as on a terminal. ``n_last``: the last so many messages do, and those of
-    open transactions count: a writer without transactions would not see its own behind one. Raises OutputError.
+
+async def stored(plant: Plant, url: str, writer: str, n_last: int | None = None) -> AsyncIterator[DecisionEntry]:
+    """Yield the entries of ``writer`` that lie in a place, in its order; nothing if the place cannot be read.
+
+    There each process begins a chain anew, as on a terminal. ``n_last``: only the last so many messages are looked at,
+    and those of open transactions, too: a writer without transactions would not see its own behind one. Whatever others
+    wrote there, one message is in memory at a time. Raises OutputError.
     """
+    async for content in _contents(plant, url, writer, n_last):
+        if (entry := followed_in(content, writer)) is not None:
+            yield entry
+
+
+async def _contents(plant: Plant, url: str, writer: str, n_last: int | None) -> AsyncIterator[bytes]:
     if (path := file_path(url)) is not None:
-        return await asyncio.to_thread(_lines_of, plant.base_dir / path, writer)
+        for line in await asyncio.to_thread(_lines_of, plant.base_dir / path):
+            yield line
+        return
     scheme, rest, in_url = split_url(url)
     if scheme not in available("subscriptions"):
-        return []
+        return
     known = load("subscriptions", scheme).options_model.model_fields
     of_sink = {**plant.settings.sinks.options.get(scheme, {}), **in_url}
     options = {name: value for name, value in of_sink.items() if name in known} | {"start": "earliest"}
     subscription = connect_subscription(f"{scheme}:{rest}", options, plant.context, _KEY)
     try:
         if not isinstance(subscription, EndingSubscription):
-            return []
+            return
         if n_last is not None and isinstance(subscription, TailSubscription):
             subscription.end_with_last(n_last)
         else:
             subscription.end_with_present()
-        marker = msgspec.json.encode(writer)
-        return [each.value async for each in subscription.messages() if marker in each.value]
+        async for each in subscription.messages():
+            yield each.value
     except SourceError as error:
         raise OutputError(f"the last entry of {writer} cannot be read, so nothing was decided: {error}") from error
     finally:
         await subscription.close()
 
 
-def _lines_of(path: Path, writer: str) -> list[bytes]:
-    marker = msgspec.json.encode(writer)
+def _lines_of(path: Path) -> list[bytes]:
     try:
         content = b"".join(read_regular(file) for _, file in output_files(path))
     except OSError as error:
         raise OutputError(f"cannot read {path}: {reason(error, path, 'read')}") from error
-    return [line for line in content.split(b"\n")[:-1] if marker in line]
+    return content.split(b"\n")[:-1]
 
 
 def _last_of(writer: str, contents: Sequence[bytes]) -> Head:
     """Return the last entry of ``writer`` among ``contents``."""
-    marker = msgspec.json.encode(writer)
-    for content in reversed(contents):
-        if marker not in content or not _is_entry(content):
-            continue
-        entry = entry_in(content)
-        if entry.writer == writer and entry.number < MOST_ENTRIES:  # nothing follows a number that somebody made up
-            return head_of(entry)
-    return Head()
+    found = (followed_in(content, writer) for content in reversed(contents))
+    return next((head_of(entry) for entry in found if entry is not None), Head())
 
 
 def _is_entry(content: bytes) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from streamad.decisions.chain import Head, entry_in, head_of, linked
+from streamad.decisions.chain import Head, head_of, linked
 from streamad.decisions.in_service import InService, config_of
 from streamad.decisions.recording import Actor, stored
 from streamad.messages import DecisionEntry, ModelRef, OutputRecord
@@ -83,23 +83,14 @@ class Journals:
 
     async def _last(self, writer: str) -> Logged:
         url = sink_urls(self._plant.settings)["decisions"]
-        return logged_in(await stored(self._plant, url, writer), writer)
+        logged = Logged()
+        async for entry in stored(self._plant, url, writer):
+            logged = logged_with(logged, entry)
+        return logged
 
 
-def logged_in(contents: Iterable[bytes], writer: str) -> Logged:
-    """Return what the entries of ``writer`` among ``contents`` say is recorded."""
-    logged = Logged()
-    for content in contents:
-        try:
-            entry = entry_in(content)
-        except msgspec.ValidationError:
-            continue
-        if entry.writer == writer:
-            logged = _with(logged, entry)
-    return logged
-
-
-def _with(logged: Logged, entry: DecisionEntry) -> Logged:
+def logged_with(logged: Logged, entry: DecisionEntry) -> Logged:
+    """Return what is recorded once ``entry`` is, its writer's next one after ``logged``."""
     number, hash_ = head_of(entry)
     config, models, details = logged.config, logged.models, entry.details
     if entry.kind == "config":

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -148,6 +149,27 @@ async def test_an_entry_follows_its_writers_last_one_whoever_wrote_between(
         "hall/b": 2 + 2 + 1,
         "hall/third": 12,
     }
+
+
+async def test_what_others_write_in_a_writers_name_is_not_kept_in_memory(kafka: Broker, tmp_path: Path) -> None:
+    topic = unique_name("decisions")
+    await create_topics(kafka.bootstrap, {topic: 1})
+    plant = logging_plant(tmp_path, kafka.bootstrap, topic)
+    (entry,) = await asyncio.to_thread(record, plant, "a", [DECIDED])
+    n, large = 24, b'{"writer":"hall/a"' + bytes(4_000_000)
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap, compression_type="gzip", max_request_size=1 << 23
+    ) as producer:
+        for _ in range(n):
+            await producer.send_and_wait(topic, large)
+    tracemalloc.start()
+    try:
+        (following,) = await asyncio.to_thread(record, plant, "a", [DECIDED])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (following.number, following.previous) == (2, entry.hash)
+    assert most < n * len(large) / 2
 
 
 async def test_an_open_transaction_of_a_worker_hides_no_entry_from_its_writer(kafka: Broker, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_written_raises_before_anything_is_done(tmp_path:
         record(plant(tmp_path), PAGE, [PROMOTE])
 
 
-@pytest.mark.parametrize("number", [2**53, 2**64 - 1, 2**70])
+@pytest.mark.parametrize("number", [2**53 - 1, 2**53, 2**64 - 1, 2**70])
 def test_a_number_that_somebody_made_up_keeps_nobody_from_deciding(number: int, tmp_path: Path) -> None:
     record(plant(tmp_path), PAGE, [PROMOTE])
     decided = linked(PROMOTE, "reactor/page", Head(number - 1, "0" * 64), from_us(START_US))

@@ -9,16 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamad.decisions.chain import entry_in
+from streamad.decisions.chain import Decided, Head, entry_in, linked
 from streamad.decisions.recording import TRAINER
-from streamad.decisions.worker import InService, Journal, logged_in
+from streamad.decisions.worker import InService, Journal, Journals
 from streamad.learn.registry.approvals import digest_of
 from streamad.learn.registry.registry import Registry
 from streamad.messages import DecisionEntry, ModelRef
 from streamad.partition_progress import Logged
+from streamad.plant import Plant
+from streamad.testing import ManualClock
 from streamad.types import from_us
 from tests.support.runtime.cli import NEAREST, CliPlant
-from tests.support.runtime.pipeline import START_US
+from tests.support.runtime.pipeline import START_US, settings_of
 
 AT = from_us(START_US)
 CONFIG = InService("c" * 64, "f" * 64, "0.1.0")
@@ -57,11 +59,15 @@ def test_a_commit_that_is_tried_again_has_the_same_entries() -> None:
     assert first == again
 
 
-def test_what_the_entries_of_a_place_say_is_what_was_logged() -> None:
-    journal = Journal("w", CONFIG, Logged())
+async def test_what_the_entries_of_a_place_say_is_what_was_logged(tmp_path: Path) -> None:
+    journal = Journal("reactor/worker", CONFIG, Logged())
     entries = [*made(journal, FIRST, SECOND), *made(Journal("other", CONFIG, Logged()), FIRST)]
-    stored = [msgspec.json.encode(each) for each in entries]
-    assert logged_in([b"{}", *stored], "w") == journal.logged
+    made_up = linked(Decided("model", "m 0009", "streamad", "program"), journal.writer, Head(2**53 - 1), AT)
+    stored = [b"{}", *map(msgspec.json.encode, [*entries, made_up])]
+    (tmp_path / "decisions.jsonl").write_bytes(b"".join(each + b"\n" for each in stored))
+    settings = settings_of(name="reactor", sinks={"decisions": "decisions.jsonl"})
+    journals = Journals(Plant(settings, tmp_path, ManualClock(START_US)), CONFIG, of_partitions=False)
+    assert (await journals.of("p", None)).logged == journal.logged
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(journal.logged), type=Logged) == journal.logged
 
 
