@@ -247,7 +247,11 @@ def _alone_here(config: Path | None) -> Iterator[None]:
     if config is None:
         yield
         return
-    descriptor = open_regular(config)
+    try:
+        descriptor = open_regular(config)
+    except OSError as error:
+        why = f"cannot open {config}, which processes lock in turn: {reason(error, config, 'read')}"
+        raise OutputError(f"nothing was decided: {why}") from error
     try:
         deadline = time.monotonic() + _WAIT_S
         while not lock_open_file(descriptor):

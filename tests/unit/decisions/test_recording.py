@@ -171,3 +171,24 @@ def test_processes_of_a_machine_take_turns_in_a_place_without_a_lock(
     finally:
         os.close(descriptor)
     assert [each.number for each in record(in_topic, PAGE, [PROMOTE])] == [1]
+
+
+def test_without_the_config_by_which_processes_take_turns_nothing_is_decided(tmp_path: Path) -> None:
+    in_topic = plant(tmp_path, "memory:decided")
+    with pytest.raises(OutputError, match=r"nothing was decided: .*plant\.yaml"):
+        record(in_topic, PAGE, [PROMOTE])
+
+
+def test_an_error_is_told_though_the_config_is_gone_meanwhile(tmp_path: Path) -> None:
+    in_topic = plant(tmp_path, "memory:decided")
+    config = tmp_path / "plant.yaml"
+    config.write_text("")
+    actor = Actor("page", "kim", "claimed")
+
+    def overtaken() -> None:
+        with DecisionLog(in_topic).deciding(actor, PROMOTE):
+            config.unlink()
+            raise UsageError("overtaken")
+
+    with pytest.raises(UsageError, match="overtaken"):
+        overtaken()
