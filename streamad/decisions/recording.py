@@ -26,6 +26,7 @@ from streamad.messages.decision import Identity
 from streamad.plant import Plant
 from streamad.plugins import available, connect_sink, connect_subscription, load, split_url
 from streamad.ports import EndingSubscription, TailSubscription
+from streamad.safe_text import masked
 from streamad.settings.places import file_path, other_decisions_url, place_key
 from streamad.system.files import append_whole, appending, cut_torn_end
 from streamad.system.locks import lock_open_file
@@ -52,15 +53,15 @@ class Actor:
     identity: Identity
 
     def decides(self, kind: str, subject: str, reason: str = "", **details: Any) -> Decided:
-        """Return a decision of this actor; ``details`` that are None or empty are left out."""
-        kept = {name: _encodable(str(value)) for name, value in details.items() if value not in {None, ""}}
-        subject, who, reason = map(_encodable, (subject, self.who, reason))
+        """Return a decision of this actor, secrets in URLs masked; ``details`` that are None or empty are left out."""
+        kept = {name: _storable(str(value)) for name, value in details.items() if value not in {None, ""}}
+        subject, who, reason = map(_storable, (subject, self.who, reason))
         return Decided(kind, subject, who, self.identity, reason, kept)
 
 
-def _encodable(text: str) -> str:
-    """Return ``text`` as UTF-8 can hold it: arguments and file names may have other bytes."""
-    return text.encode(errors="backslashreplace").decode()
+def _storable(text: str) -> str:
+    """Return ``text`` masked, as UTF-8 can hold it: arguments and file names may have other bytes."""
+    return masked(text).encode(errors="backslashreplace").decode()
 
 
 def of_command(by: str | None = None) -> Actor:

@@ -143,6 +143,18 @@ def test_text_that_utf_8_does_not_hold_is_recorded(tmp_path: Path) -> None:
     assert [(each.who, each.reason) for each in map(entry_in, lines(tmp_path))] == [("kim\\udcff", "\\udcff")] * 2
 
 
+def test_a_secret_in_a_reason_or_a_detail_stays_out_of_the_log(tmp_path: Path) -> None:
+    actor = Actor("page", "kim", "claimed")
+    url = "https://eve:geheim@host/x?token=geheim"
+    DecisionLog(plant(tmp_path)).record(actor, actor.decides("promote", "reactor 0007", f"as {url} says", comment=url))
+    (line,) = lines(tmp_path)
+    assert b"geheim" not in line
+    assert (entry_in(line).reason, entry_in(line).details["comment"]) == (
+        "as https://***@host/x?token=*** says",
+        "https://***@host/x?token=***",
+    )
+
+
 async def test_a_mark_of_which_no_answer_came_is_doubtful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unanswered(_: MemorySink) -> None:
         raise OutputError("no answer within 30 s")
