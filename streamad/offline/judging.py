@@ -19,7 +19,7 @@ from streamad.ingest.table.rows import BatchTable
 from streamad.ingest.windowing import Unscorable, judged_window
 from streamad.judge.bank import Router
 from streamad.judge.scoring import TOGETHER, ModelInService, together
-from streamad.judge.verdicts import scored, unscorable
+from streamad.judge.verdicts import moments_of, scored, unscorable
 from streamad.messages import Verdict
 from streamad.offline.models import Models
 from streamad.plant import Plant
@@ -142,7 +142,7 @@ class SequenceJudge:
             windows = [each.window for each in batch if isinstance(each.window, Window)]
             lengths = np.array([window.length for window in windows], dtype=np.int64)
             terms = model.scorer.score(np.stack([window.values for window in windows]), lengths)
-            for each, window, row in zip(batch, windows, terms, strict=True):
+            for each, window, row, found in zip(batch, windows, terms, moments_of(windows), strict=True):
                 verdicts.append(
                     scored(
                         each.sequence,
@@ -152,6 +152,7 @@ class SequenceJudge:
                         settings=self._plant.settings.alerts,
                         model=model.ref,
                         now_us=now_us,
+                        found=found,
                     )
                 )
         self.n_scored += len(verdicts)
