@@ -55,6 +55,8 @@ __all__ = ["Moments", "Place", "SeenDecision", "SeenEvent", "SeenSequence", "See
 _TRIM_ROWS, _TRIM_PAGES = 2_000, 20_000
 _MOST_EVENTS = 20_000
 _MOST_WARNINGS = 100_000
+_LONGEST_ROW = 16_384
+"""Characters of an event, warning or decision: so many large ones would take the disk, and the room of sequences."""
 _UNFIT = (
     sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, ArithmeticError, ValueError, TypeError,
     msgspec.MsgspecError, zlib.error,
@@ -300,6 +302,7 @@ class View(AlertQuestions, DecisionQuestions):
 
     def _put_once(self, table: str, columns: dict[str, Any]) -> int:
         """Keep the first row under an id."""
+        _check_length(columns.values())
         cursor = self._writer.execute(
             f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
             tuple(columns.values()),
@@ -310,9 +313,10 @@ class View(AlertQuestions, DecisionQuestions):
         """Keep an event under the hash of its content: it has no id, and may be read twice."""
         name = hashlib.sha256(msgspec.json.encode(event)).hexdigest()
         model, version = (event.model.name, event.model.version) if event.model is not None else (None, None)
+        row = (name, change, event.kind, event.message, event.stream, model, version, to_us(event.created_at))
+        _check_length(row)
         cursor = self._writer.execute(
-            f"INSERT OR IGNORE INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (name, change, event.kind, event.message, event.stream, model, version, to_us(event.created_at)),
+            f"INSERT OR IGNORE INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
         )
         return int(cursor.rowcount > 0)
 
@@ -397,6 +401,11 @@ class View(AlertQuestions, DecisionQuestions):
                 left.close()
         assert isinstance(connection, sqlite3.Connection)
         return connection
+
+
+def _check_length(row: Iterable[Any]) -> None:
+    if sum(len(value) for value in row if isinstance(value, str)) > _LONGEST_ROW:
+        raise ValueError(f"it has more than {_LONGEST_ROW} characters")
 
 
 def _removed(writer: sqlite3.Connection, where: str, value: int) -> int:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamad.decisions.chain import Decided, Head, linked
 from streamad.errors import OutputError
 from streamad.messages import (
     Event,
@@ -284,6 +285,26 @@ def test_warnings_from_the_future_do_not_fill_the_view(tmp_path: Path, monkeypat
     view.put([warning_of(21)])
     view.trim()
     assert len(view.warnings(99)) == 5
+    view.close()
+
+
+def test_large_decisions_events_and_warnings_push_no_sequence_out(tmp_path: Path) -> None:
+    view = opened(tmp_path, max_bytes=5_000_000)
+    view.put([verdict(i) for i in range(50)])
+    large = "x" * 1_000_000
+    for number in range(4):
+        decided = Decided("mark", "s", "kim", "claimed", large)
+        view.put(
+            [
+                linked(decided, "hall/page", Head(number), T),
+                Event(kind="note", message=large, created_at=T),
+                warning_of(100 + number, stream=large),
+            ]
+        )
+    view.put([linked(Decided("mark", "s", "kim", "claimed"), "hall/page", Head(), T)])
+    assert view.trim() == 0
+    assert len(view.latest(99)) == 50
+    assert [each.number for each in view.log(None, 9)] == [1]
     view.close()
 
 
