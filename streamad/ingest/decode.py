@@ -124,7 +124,7 @@ class Decoder:
             reference_us = written_us if record.timestamp_us is None else record.timestamp_us
             if reference_us is not None:
                 times_us = samples.times_us
-                self._check_skew(int(times_us.max() if len(times_us) > 1 else times_us[0]), reference_us)
+                self._check_skew(times_us.item(times_us.argmax()), reference_us)
         return Decoded((_block(samples, record.offset, relative=readers.relative, later_us=later_us),))
 
     def _samples(self, readers: _Readers, record: Record) -> Samples | None:
@@ -358,7 +358,7 @@ def block_of(singles: Singles, at: int) -> SampleBlock | None:
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:
     stream, sequence, times_us, values, end, indexes, route, bad, boundaries = samples
-    if later_us is None and len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
+    if later_us is None and len(times_us) > 1 and np.count_nonzero(times_us[1:] < times_us[:-1]):
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]

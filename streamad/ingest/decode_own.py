@@ -105,7 +105,7 @@ class OwnReader:
     def _read_arrays(self, chunk: Chunk) -> Samples | None:
         """Return the samples of a chunk that was read into arrays; None if the typed decoder must read it again."""
         times = self._times.numbers(chunk.times) if len(chunk.times) <= self._max_samples else None
-        if times is None or not times[1].all():
+        if times is None or np.count_nonzero(times[1]) < len(times[1]):
             return None
         try:
             columns = self._columns_of(chunk.channels)

@@ -108,7 +108,7 @@ class TimeReader:
         if is_other or not (raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)):
             return None
         is_read: BoolArray = (raw >= self._earliest) & (raw <= self._latest)  # false for NaN
-        if not is_read.all():
+        if np.count_nonzero(is_read) < len(is_read):
             raw = np.where(is_read, raw, 0)
         if raw.dtype.kind == "i":
             exact: IntArray = raw * self._factor if self._factor else (raw + 500) // 1_000

@@ -89,7 +89,7 @@ def to_window(
         n_points = _check(sequence, settings, channels)
         if settings.resample is None and n_points <= settings.length:
             window = _pad(sequence.values[:n_points].T, settings.length)
-            if np.isfinite(window.values).all():
+            if np.count_nonzero(np.isfinite(window.values)) == window.values.size:
                 return window
         return _filled(sequence, settings, channels, n_points)
     except _RefusedError as refusal:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -171,24 +170,24 @@ class _Request:
 
 
 class Judging:
-    """Whether windows are being judged, for threads that let them go first."""
+    """Whether windows are being judged, for threads that let them go first; the context of each window."""
 
     def __init__(self) -> None:
         self._n_windows = 0
         self._is_idle = threading.Event()
         self._is_idle.set()
 
-    @contextmanager
-    def of_a_window(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Count a window as being judged; only the event loop's thread uses it."""
+        if not self._n_windows:
+            self._is_idle.clear()
         self._n_windows += 1
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._n_windows -= 1
-            if not self._n_windows:
-                self._is_idle.set()
+
+    def __exit__(self, *_: object) -> None:
+        """Count it no more."""
+        self._n_windows -= 1
+        if not self._n_windows:
+            self._is_idle.set()
 
     def wait_until_idle(self, limit_s: float) -> bool:
         """Wait until no window is being judged, for ``limit_s`` at most; return whether that came."""
@@ -282,7 +281,7 @@ class MicroBatcher:
                 result: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
                 self._line.push(_Request(window, result), self._clock.monotonic_us())
                 self._wake()
-                with JUDGING.of_a_window():
+                with JUDGING:
                     return await result
         finally:
             self._open_submits -= 1

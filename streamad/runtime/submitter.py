@@ -70,9 +70,10 @@ class Submitter:
     @property
     def is_full(self) -> bool:
         """Return whether too much waits, or too much is held, to read on."""
+        if self.n_waiting > 2 * self._settings.run.batch_windows:
+            return True
         in_flight_bytes = sum(partition.in_flight_bytes for partition in self._partitions())
-        is_over = self.held_bytes + in_flight_bytes > self._settings.sequences.max_buffered_bytes
-        return is_over or self.n_waiting > 2 * self._settings.run.batch_windows
+        return self.held_bytes + in_flight_bytes > self._settings.sequences.max_buffered_bytes
 
     async def take(self, partition: Partition, batch: RecordBatch | ColumnBatch) -> bool:
         """Take records of ``partition`` that continue where it is; return whether it has passed an offset."""
@@ -145,10 +146,12 @@ class Submitter:
         stream = closed.sequence.stream
         # A file that has ended claims nothing more: its streams go on in the next one.
         is_claimed = partition.stage > Stage.READING and not self.homes.are_shared
-        if not is_claimed and not self.homes.knows(stream, partition.name):  # forgotten, or ended by a former owner
+        is_claimed = is_claimed or self.homes.knows(stream, partition.name)
+        if not is_claimed:  # forgotten, or ended by a former owner
             self.homes.claim([stream], partition.name, partition.intake.clock_us)
             self._take_claims()
-        if is_claimed or self.homes.knows(stream, partition.name):
+            is_claimed = self.homes.knows(stream, partition.name)
+        if is_claimed:
             split = SPLIT if self.homes.is_split(stream) else None
             task = asyncio.create_task(
                 self._judge.judge(closed.sequence, partition.payments.ledger, split, closed.looks)

@@ -162,7 +162,7 @@ async def test_explaining_lets_windows_that_are_judged_go_first_a_few_windows_at
             return super().score(windows, lengths)
 
     explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: model_of(Watching()))
-    with JUDGING.of_a_window():
+    with JUDGING:
         call = asyncio.ensure_future(explainer.attribution(alert_of(1), TERMS, WINDOW))
         await steps()
         assert scored == []
@@ -197,7 +197,7 @@ async def test_reasons_of_a_warning_let_windows_that_are_judged_go_first(monkeyp
     reference = Reference(np.ones((20, len(CHANNELS), L), np.float32), np.full(20, L))
     served = replace(model(early=replace(early, looks=watched)), reference=reference)
     explainer = Explainer(settings_of(), ManualClock(START_US), lambda _: served)
-    with JUDGING.of_a_window():
+    with JUDGING:
         call = asyncio.ensure_future(explainer.of_look(warning_of(1), 1, SEEN))
         await steps()
         assert scored == []
@@ -231,5 +231,5 @@ async def test_reasons_of_a_warning_are_by_sequences_that_were_not_squeezed(
 
 async def test_a_monitor_that_always_judges_explains_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamad.judge.explainer._PATIENCE_S", 0.001)
-    with JUDGING.of_a_window():
+    with JUDGING:
         assert (await explainer_with(Explaining()).attribution(alert_of(1), TERMS, WINDOW)).method == METHOD
