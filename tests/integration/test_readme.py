@@ -19,11 +19,16 @@ _ID = re.compile(r"^ALERT .*  id (\w+)$", re.MULTILINE)
 
 def test_each_line_of_the_tour_works_in_the_environment_of_the_demo(tmp_path: Path) -> None:
     make_demo_environment(tmp_path / ".venv")
-    folder, environment = tmp_path, {"PATH": os.defpath, "HOME": str(tmp_path), "COLUMNS": "200", "LANG": "C.UTF-8"}
-    shown_id, alert_id, told = "", "", {}
+    said_last, folder, environment = (
+        "",
+        tmp_path,
+        {"PATH": os.defpath, "HOME": str(tmp_path), "COLUMNS": "200", "LANG": "C.UTF-8"},
+    )
+    shown_id, alert_id, said_last, told = "", "", "", {}
     for line in TYPED:
         if found := re.search(r"explain (\w{8}) ", line):
             shown_id = found[1]
+            assert alert_id, f"no alert with its id in:\n{said_last}"
         typed = line.replace(shown_id, alert_id) if shown_id else line
         fewer = _FEWER if line.startswith("streamad simulate") else ""
         command = f"set -e; . {tmp_path}/.venv/bin/activate; cd {folder}\n{typed.replace(' && ', f'{fewer} && ')}\npwd"
@@ -35,6 +40,7 @@ def test_each_line_of_the_tour_works_in_the_environment_of_the_demo(tmp_path: Pa
         folder, told[line.split()[1]] = Path(where), said
         if ids := _ID.findall(done.stderr):
             alert_id = ids[0]
+        said_last = done.stderr
     assert folder == tmp_path / "plant"
     assert list(told) == [".venv/bin/activate", "simulate", "train", "run", "replay", "explain", "feedback", "report"]
     assert "200 batches, all normal" in told["simulate"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
+from aiokafka.errors import KafkaError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from streamad.errors import ConfigError, Problem
@@ -421,6 +422,7 @@ def tame_logs() -> None:
     if not any(isinstance(handler, _Forwarding) for handler in logger.handlers):
         logger.addHandler(_Forwarding(logging.WARNING))
     logging.getLogger("aiokafka.conn").addFilter(_without_requests)
+    logging.getLogger("asyncio").addFilter(_in_a_line)
 
 
 class _Forwarding(logging.Handler):
@@ -433,3 +435,12 @@ class _Forwarding(logging.Handler):
 def _without_requests(record: logging.LogRecord) -> bool:
     # At level DEBUG a connection logs every request, passwords and tokens included.
     return record.levelno > logging.DEBUG
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """Log an error that aiokafka has left in a future of its own as a line; any other one keeps its traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, KafkaError) or "never retrieved" not in record.getMessage():
+        return True
+    get_logger().info("aiokafka", message=f"{type(error).__name__}: {error}".partition("\n")[0])
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import ssl
@@ -318,3 +319,20 @@ def test_a_warning_of_aiokafka_is_logged_once_at_higher_verbosity(capsys: pytest
             assert "more" not in printed
     finally:
         configure_logs(0)
+
+
+async def test_an_error_that_aiokafka_leaves_in_a_future_of_its_own_is_a_line_and_any_other_has_its_traceback(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    tame_logs()
+    try:
+        configure_logs(1)
+        for error in (errors.ProducerFenced("a newer producer"), ValueError("ours")):
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            del future
+            gc.collect()
+    finally:
+        configure_logs(0)
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["ours"]
+    assert "a newer producer" in capsys.readouterr().err
