@@ -142,8 +142,8 @@ async def stored(plant: Plant, url: str, writer: str, n_last: int | None = None)
     """Yield the entries of ``writer`` that lie in a place, in its order; nothing if the place cannot be read.
 
     There each process begins a chain anew, as on a terminal. ``n_last``: only the last so many messages are looked at,
-    and those of open transactions, too: a writer without transactions would not see its own behind one. Whatever others
-    wrote there, one message is in memory at a time. Raises OutputError.
+    and those of open transactions, too: a writer without transactions would not see its own behind one. Of a topic
+    one message is in memory at a time, whatever others wrote there. Raises OutputError.
     """
     async for content in _contents(plant, url, writer, n_last):
         if (entry := followed_in(content, writer)) is not None:

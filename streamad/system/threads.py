@@ -117,8 +117,8 @@ async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, *
 def give_back_memory() -> None:
     """Return to the system what was freed in the arenas of all threads, with glibc; elsewhere do nothing.
 
-    A model is loaded in one thread and used in others. What it leaves when it is freed lies between what lives on, and
-    the next one mostly takes new pages: after three promotions 240 MB of a worker were free and not given back.
+    A model is loaded in one thread and freed in another: its memory lies between memory that is still in use, so the
+    next model mostly takes new pages. Without this a worker's memory doubled over its promotions (benchmarks/soak.py).
     """
     trim = _malloc_trim()
     if trim is not None:
