@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.support import data
 from tests.support.examples import IS_CI, examples
 from tests.support.kafka.broker import Broker, jars_or_skip, new_broker
+from tests.support.memory_guard import watch_workers
 from tests.support.objects import bucket, s3_endpoint
 from tests.support.proof import proved_in_fork
 
@@ -30,6 +31,12 @@ os.environ["TESTS_KEEP_PRIORITY"] = "1"
 # Numba compiles aeon's kernels for 40 s of a core in a new environment; on the tests' few windows Python is quicker.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # else it tells its makers of each use
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the memory of pytest-xdist's workers."""
+    if not hasattr(config, "workerinput"):
+        watch_workers()
 
 
 @pytest.fixture(scope="session", autouse=True)

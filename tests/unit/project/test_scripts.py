@@ -133,7 +133,7 @@ def test_without_arguments_all_tests_run_four_at_a_time_and_a_failure_fails_the_
     done = checkout.run("scripts/test", TESTS_STATUS="1")
     assert (done.returncode, done.stdout) == (1, "1 passed\n")
     (run,) = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
-    assert run == "-m pytest tests --numprocesses=4 --dist=loadfile --no-loadscope-reorder"
+    assert run == "-m pytest tests --numprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0"
 
 
 @pytest.mark.parametrize("change", ["another pyproject", "another checkout"])
