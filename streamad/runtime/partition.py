@@ -120,7 +120,10 @@ class IdleClock:
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A finished sequence without its verdict; ``record_us`` is the partition's record clock at its end."""
+    """A finished sequence whose verdict is not committed; ``record_us`` is the partition's record clock at its end.
+
+    ``nbytes``: of its samples and its window.
+    """
 
     closed: Closed
     task: asyncio.Task[JudgedSequence]
@@ -211,6 +214,7 @@ class Partition:
     expected: int
     begin: int
     in_flight: deque[InFlight] = field(default_factory=deque)
+    in_flight_bytes: int = 0
     aside: list[OutputRecord] = field(default_factory=list)
     aside_bytes: int = 0
     committing: Committing | None = None
@@ -237,11 +241,6 @@ class Partition:
     def name(self) -> str:
         """Return the partition's name."""
         return self.intake.partition
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """Return how many bytes the sequences in flight hold."""
-        return sum(waiting.nbytes for waiting in self.in_flight)
 
     @property
     def has_ended(self) -> bool:
@@ -353,6 +352,7 @@ class Partition:
         for waiting in self.in_flight:
             waiting.task.cancel()
         self.in_flight.clear()
+        self.in_flight_bytes = 0
         self.payments.give_up(why=why)
         self.stage = Stage.READING if self.stage is Stage.ENDING else self.stage
         return left, owed
@@ -365,7 +365,13 @@ class Partition:
                 break
             self.in_flight[0].task.result()
             taken.append(self.in_flight.popleft())
+        self.in_flight_bytes -= sum(waiting.nbytes for waiting in taken)
         return taken
+
+    def add(self, waiting: InFlight) -> None:
+        """Add a sequence in flight."""
+        self.in_flight.append(waiting)
+        self.in_flight_bytes += waiting.nbytes
 
     def set_aside(self, records: list[OutputRecord]) -> None:
         """Keep ``records`` for the next commit."""

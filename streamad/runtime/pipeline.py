@@ -399,8 +399,11 @@ class Pipeline:
             if n_waiting:
                 await self._submitter.flush()
                 await self._finish_tasks()
-                self._commits.begin_ready(self._partitions.values())
-                if self._submitter.n_waiting == n_waiting:
+                if self._submitter.holds_too_much:
+                    self._commits.begin_ready(self._partitions.values())
+                else:
+                    self._commits.begin_due(self._partitions.values(), self._settings.run.commit_interval)
+                if self._submitter.n_waiting == n_waiting and self._submitter.is_full:
                     await self._wait_for()
             elif not self._submitter.evict_largest() and self._submitter.held_bytes >= held_bytes:
                 return

@@ -18,6 +18,8 @@ from streamad.telemetry.events import EventLog
 from streamad.types import RecordBatch
 
 _REREADING_SHARE = 2
+_MOST_JUDGED_BYTES = 16_000_000
+"""Judged sequences that wait for a commit hold at most so much: then a commit begins, however soon after the last."""
 _CHECKS = 16
 
 
@@ -50,7 +52,9 @@ class Submitter:
         self._on_done = on_done
         self.homes = homes
         self._memory_us = memory_of(settings.sequences)
+        self._window_bytes = 4 * len(settings.channel_specs) * settings.window.length
         self._has_said_full = False
+        self._n_unjudged = 0
 
     @property
     def model(self) -> str:
@@ -69,10 +73,15 @@ class Submitter:
 
     @property
     def is_full(self) -> bool:
-        """Return whether too much waits, or too much is held, to read on."""
-        if self.n_waiting > 2 * self._settings.run.batch_windows:
-            return True
+        """Return whether too much waits for its verdict, or too much is held, to read on."""
+        return self._n_unjudged > 2 * self._settings.run.batch_windows or self.holds_too_much
+
+    @property
+    def holds_too_much(self) -> bool:
+        """Return whether sequences in flight hold so much that only commits make room."""
         in_flight_bytes = sum(partition.in_flight_bytes for partition in self._partitions())
+        if in_flight_bytes > _MOST_JUDGED_BYTES and self.n_waiting > 2 * self._settings.run.batch_windows:
+            return True
         return self.held_bytes + in_flight_bytes > self._settings.sequences.max_buffered_bytes
 
     async def take(self, partition: Partition, batch: RecordBatch | ColumnBatch) -> bool:
@@ -137,9 +146,9 @@ class Submitter:
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
-            nbytes = sequence.values.nbytes + sequence.times_us.nbytes
+            nbytes = sequence.values.nbytes + sequence.times_us.nbytes + self._window_bytes
             task = self._judging(partition, closed)
-            partition.in_flight.append(InFlight(closed, task, now_us, nbytes, partition.intake.clock_us))
+            partition.add(InFlight(closed, task, now_us, nbytes, partition.intake.clock_us))
 
     def _judging(self, partition: Partition, closed: Closed) -> asyncio.Task[JudgedSequence]:
         """Begin to judge a finished sequence, or to wait until its stream's claim was read back."""
@@ -158,8 +167,13 @@ class Submitter:
             )
         else:
             task = asyncio.create_task(self._judged_once_claimed(partition, closed))
-        task.add_done_callback(self._on_done)
+        self._n_unjudged += 1
+        task.add_done_callback(self._on_judged)
         return task
+
+    def _on_judged(self, task: asyncio.Task[JudgedSequence]) -> None:
+        self._n_unjudged -= 1
+        self._on_done(task)
 
     async def _judged_once_claimed(self, partition: Partition, closed: Closed) -> JudgedSequence:
         await self.homes.claimed(closed.sequence.stream, partition.name)

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,32 @@ ROTATE = 300
 """Windows go to another file after so many bytes: a crash may hit the change, and a start may cut back to before it."""
 
 
+class AtOnce:
+    """In place of a thread: what it is given is done at once."""
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*args))
+        return done
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading waits for commits, and no thread decides how many sequences each of them holds."""
+    monkeypatch.setattr("streamad.runtime.submitter._MOST_JUDGED_BYTES", 0)
+    for module in ("bank", "scoring"):
+        monkeypatch.setattr(f"streamad.judge.{module}.ThreadPoolExecutor", AtOnce)
+
+
 def plant(mode: str) -> Settings:
     models = {"field": "recipe"} if mode == "several-models" else None
-    run = {"commit_interval": "1ms", "batch_windows": 2}
+    run = {"commit_interval": "1ms", "batch_windows": 1}
     # With a learner every judged window is written, with its share.
     learning = {"process": "elsewhere"} if mode == "gap-length" else None
     return settings_of(sequences=MODES[mode], run=run, models=models, learning=learning)

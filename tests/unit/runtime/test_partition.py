@@ -22,7 +22,7 @@ def partition_of(*results: object) -> Partition:
             task.set_exception(result)
         elif result is not None:
             task.set_result(result)
-        partition.in_flight.append(InFlight(nothing, task, 0, 0))
+        partition.add(InFlight(nothing, task, 0, 0))
     return partition
 
 

@@ -205,6 +205,34 @@ async def test_while_scoring_lags_the_source_is_not_pulled_beyond_the_bound() ->
     assert len(run.judged) == 400
 
 
+@pytest.mark.parametrize("most_bytes", [10**9, 3_000])
+async def test_judged_sequences_wait_for_their_commit_up_to_a_bound_of_memory(
+    most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each commit has its costs: where it lags, it holds all that was judged meanwhile, and reading goes on.
+    monkeypatch.setattr("streamad.runtime.submitter._MOST_JUDGED_BYTES", most_bytes)
+    messages = [line("a", f"{i}", [i * 2.0, i * 2 + 1], end=True) for i in range(400)]
+    source = CountedSource.of({"p": records_of(messages)}, batch_records=1)
+    ledger = Ledger("p")
+    settings = settings_of(run={"batch_windows": 2, "batch_wait": 0})
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.status.gauges().waiting_verdicts > 4)
+        if most_bytes == 10**9:
+            await until(lambda: source.n_pulled == 400)
+        else:
+            await steps(2_000)
+            held = run.pipeline.status.partitions["p"].in_flight_bytes
+            assert most_bytes < held < most_bytes + 1_000
+            assert source.n_pulled < 400
+        ledger.gates["p"].set()
+
+    run = await run_pipeline(source, settings, committer=ledger, while_running=watch)
+    assert len(run.judged) == 400
+    assert (len(ledger.commits) < 10) is (most_bytes == 10**9)
+    assert run.pipeline.status.partitions == {}
+
+
 # --- stopping and failing --------------------------------------------------------------------------------------------
 
 
