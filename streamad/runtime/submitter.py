@@ -74,7 +74,9 @@ class Submitter:
     @property
     def is_full(self) -> bool:
         """Return whether too much waits for its verdict, or too much is held, to read on."""
-        return self._n_unjudged > 2 * self._settings.run.batch_windows or self.holds_too_much
+        # Tasks count until the loop has told of their end, a moment longer than their partition or its commit waits.
+        n_unjudged = min(self._n_unjudged, self.n_waiting)
+        return n_unjudged > 2 * self._settings.run.batch_windows or self.holds_too_much
 
     @property
     def holds_too_much(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamad.errors import DetectorError, OutputError, SourceError
+from streamad.errors import DetectorError, OutputError, PartitionLost, SourceError
 from streamad.runtime.partition import IdleClock
 from streamad.testing import ListSink, ListSource, ManualClock, Pause
 from streamad.types import PartitionAssigned, PartitionEnded, PartitionRevoked, Record, RecordBatch
@@ -203,6 +203,32 @@ async def test_while_scoring_lags_the_source_is_not_pulled_beyond_the_bound() ->
 
     run = await run_pipeline(source, settings, model=model_of(scorer), while_running=watch)
     assert len(run.judged) == 400
+
+
+async def test_many_verdicts_at_once_end_no_open_sequence() -> None:
+    # What is unscorable is judged in one step: a commit takes it all before the loop has told of any end.
+    messages = [line("a", "open", [0.0, 1.0, 2.0])]
+    messages += [line("b", f"{i}", [float(i)], end=True) for i in range(20)]
+    settings = settings_of(window={"min_samples": 3}, run={"batch_windows": 2})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings)
+    assert run.pipeline.counters.sequences == {"marker": 20, "end_of_input": 1}
+
+
+async def test_what_is_in_flight_of_a_lost_partition_ends_no_open_sequence_of_another() -> None:
+    messages = [line("b", f"{i}", [float(i)], end=True) for i in range(20)]
+    source = ListSource.of({"p": records_of([line("a", "open", [0.0])]), "q": records_of(messages)}, batch_records=4)
+    scorer, ledger = HeldScorer(1), Ledger("q", failing={1: (PartitionLost("q", "the broker went away"), False)})
+    settings = settings_of(run={"batch_windows": 2})
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: "q" in ledger.under_way and run.pipeline.status.gauges().waiting_verdicts > 4)
+        ledger.gates["q"].set()
+        await until(lambda: bool(run.pipeline.counters.commits_failed))
+        scorer.go.set()
+
+    run = await run_pipeline(source, settings, model=model_of(scorer), committer=ledger, while_running=watch)
+    assert [verdict.reason for verdict in run.verdicts if verdict.sequence == "open"] == ["end_of_input"]
+    assert len(run.judged) == 21
 
 
 @pytest.mark.parametrize("most_bytes", [10**9, 3_000])
