@@ -122,7 +122,7 @@ class IdleClock:
 class InFlight:
     """A finished sequence whose verdict is not committed; ``record_us`` is the partition's record clock at its end.
 
-    ``nbytes``: of its samples and its window.
+    ``nbytes``: of its samples, its window and what comes with them, about.
     """
 
     closed: Closed

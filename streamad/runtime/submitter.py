@@ -18,7 +18,9 @@ from streamad.telemetry.events import EventLog
 from streamad.types import RecordBatch
 
 _REREADING_SHARE = 2
-_MOST_JUDGED_BYTES = 16_000_000
+_SEQUENCE_BYTES = 4_000
+"""What a sequence in flight holds beside its arrays: its verdict, its task, the clocks at its end."""
+_MOST_JUDGED_BYTES = 24_000_000
 """Judged sequences that wait for a commit hold at most so much: then a commit begins, however soon after the last."""
 _CHECKS = 16
 
@@ -52,7 +54,7 @@ class Submitter:
         self._on_done = on_done
         self.homes = homes
         self._memory_us = memory_of(settings.sequences)
-        self._window_bytes = 4 * len(settings.channel_specs) * settings.window.length
+        self._own_bytes = _SEQUENCE_BYTES + 4 * len(settings.channel_specs) * settings.window.length
         self._has_said_full = False
         self._n_unjudged = 0
 
@@ -148,7 +150,7 @@ class Submitter:
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
-            nbytes = sequence.values.nbytes + sequence.times_us.nbytes + self._window_bytes
+            nbytes = sequence.values.nbytes + sequence.times_us.nbytes + self._own_bytes
             task = self._judging(partition, closed)
             partition.add(InFlight(closed, task, now_us, nbytes, partition.intake.clock_us))
 
