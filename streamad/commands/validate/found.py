@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from streamad.commands.shared.console import count
@@ -32,11 +32,14 @@ _TEXTS = {
 
 @dataclass(slots=True)
 class Judged:
-    """A data set, the report of its first replay, and how further runs on it differed ("": not at all)."""
+    """A data set, the report of its first replay, and how further runs on it differed ("": not at all).
+
+    ``with_records``: the partitions that have any.
+    """
 
     given: Given
     report: RunReport
-    n_records: dict[str, int]
+    with_records: Set[str]
     outputs: Outputs
     replays: list[str] = field(default_factory=list)
     restart: str | None = None
@@ -99,7 +102,7 @@ def _of_data(judged: Judged, limits: Limits, trained_on: dict[str, str] | str) -
     n, counters = report.sequences, report.counters
     losses = Losses.of(counters)
     is_known = judged.given.by_file  # joined files are one partition
-    empty = [file.name for file in judged.given.files if is_known and not judged.n_records.get(file.name)]
+    empty = [file.name for file in judged.given.files if is_known and file.name not in judged.with_records]
     yield _counted(
         name, "files of which no record was read", len(empty), len(judged.given.files), 0.0,
         says=", ".join(empty[:_FILES_SHOWN]),

@@ -85,11 +85,11 @@ def _check_wanted(plant: Plant, acceptance: Acceptance, found: Sequence[Given]) 
 async def _judged(runs: Runs, acceptance: Acceptance, each: Given, seen: dict[tuple[Hashable, ...], str]) -> Judged:
     """Return what was found on a data set, after all its runs; ``seen``: the data set of each sequence so far."""
     n_replays = acceptance.replays or 1
-    report, outputs, n_records = await runs.replay(each, f"replay 1 of {n_replays}")
+    report, outputs, with_records = await runs.replay(each, f"replay 1 of {n_replays}")
     if not report.verdicts:
         raise SourceError(f"data set {each.wanted.name}: {_why_empty(report, each)}")
     _check_once(seen, each.wanted.name, report.verdicts)
-    judged = Judged(each, report, n_records, outputs)
+    judged = Judged(each, report, with_records, outputs)
     judged.evaluation()  # labels that fit no sequence are said before the other runs
     for number in range(2, n_replays + 1):
         _, again, _ = await runs.replay(each, f"replay {number} of {n_replays}")

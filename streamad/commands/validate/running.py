@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -22,6 +22,7 @@ from streamad.plugins import connect_sink
 from streamad.ports import Committer, ResumableSource, Sink, Source
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.runtime.recordings import MeasuredSource
+from streamad.tables import ColumnBatch, Wanted
 from streamad.types import RecordBatch, SourceEvent
 
 _COMMIT_US: Final = 50_000
@@ -42,19 +43,31 @@ class _BrokenOffError(StreamadError):
     """Raised in a commit to end a run there."""
 
 
-class CountedSource(MeasuredSource):
-    """Delivers the events of a finite source, and counts the records of each partition."""
+class NotingSource(MeasuredSource):
+    """Delivers the events of a finite source, and notes ``with_records``: the partitions that have any."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self.n_records: dict[str, int] = {}
+        self.with_records: set[str] = set()
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield the other source's events."""
         async for event in super().batches():
-            if isinstance(event, RecordBatch):
-                self.n_records[event.partition] = self.n_records.get(event.partition, 0) + len(event.records)
+            self._note(event)
             yield event
+
+    async def column_batches(self, wanted: Wanted) -> AsyncIterator[SourceEvent | ColumnBatch]:
+        """Yield the other source's events, with columns if it has any."""
+        async for event in super().column_batches(wanted):
+            self._note(event)
+            yield event
+
+    def _note(self, event: SourceEvent | ColumnBatch) -> None:
+        match event:
+            case ColumnBatch(n=n) if n:
+                self.with_records.add(event.partition)
+            case RecordBatch(records=records) if records:
+                self.with_records.add(event.partition)
 
 
 class Runs:
@@ -65,17 +78,17 @@ class Runs:
         self._plant = replace(plant, settings=plant.settings.model_copy(update={"run": run}))
         self._versions = versions
 
-    async def replay(self, given: Given, words: str) -> tuple[RunReport, Outputs, dict[str, int]]:
-        """Return the report of one replay, what it said, and the records of each partition.
+    async def replay(self, given: Given, words: str) -> tuple[RunReport, Outputs, Set[str]]:
+        """Return the report of one replay, what it said, and the partitions that have records.
 
         Raises InterruptedRunError, and what a run raises.
         """
         _tell(given, words)
         outputs = Outputs()
-        source = CountedSource(open_input(self._plant, given.url))
+        source = NotingSource(open_input(self._plant, given.url))
         committer = UnsavedCommitter({role: OutputSink(role, outputs) for role in COMPARED})
         report = await self._run(self._plant, source, committer)
-        return report, outputs, source.n_records
+        return report, outputs, source.with_records
 
     async def restarted(self, given: Given, n_verdicts: int, cuts: int) -> Outputs:
         """Return what a run said that was broken off ``cuts`` times and started anew from its checkpoint.

@@ -224,6 +224,23 @@ def test_recordings_of_nothing_say_why(plant: CliPlant) -> None:
     assert "error: data set test: none of 1 records is usable (1 malformed: unreadable): see streamad check" in done.err
 
 
+def test_a_table_that_is_read_by_column_has_records(plant: CliPlant) -> None:
+    day = plant.folder / "test" / "day.jsonl"
+    rows = ["stream,sequence,time,temp,pressure"]
+    for message in map(json.loads, day.read_text().splitlines()):
+        for time, values in zip(message["times"], message["values"], strict=True):
+            rows.append(",".join(map(str, (message["stream"], message["sequence"], time, *values))))
+    day.unlink()
+    (plant.folder / "test" / "day.csv").write_text("\n".join([*rows, ""]))
+    (plant.folder / "test" / "empty.csv").write_text(f"{rows[0]}\n")
+    names = {name: name for name in ("stream", "sequence", "time")}
+    plant.write_config(model=NEAREST, decode={"fields": {**names, "values": None}}, sequences={"end": ["change"]})
+    expecting(plant)
+    assert plant("validate").code == NOT_PASSED
+    found = line(plant, "no record was read")
+    assert (found["found"], found["says"]) == ("1 of 2", "test/empty.csv")
+
+
 def test_what_is_unusable_in_the_data_fails_and_is_said(plant: CliPlant) -> None:
     with (plant.folder / "test" / "day.jsonl").open("a") as file:
         file.write("not JSON\n")
