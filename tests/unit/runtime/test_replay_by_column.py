@@ -49,9 +49,12 @@ async def replayed(of: Plant, *, by_column: bool) -> tuple[Run, dict[str, list[A
 
 
 async def assert_alike(of: Plant) -> Run:
-    _, rows = await replayed(of, by_column=False)
+    by_row, rows = await replayed(of, by_column=False)
     run, columns = await replayed(of, by_column=True)
     assert columns == rows
+    of_reading = dict.fromkeys(("by_columns", "commits", "last_alerts"))
+    counters, others = run.pipeline.counters.as_dict() | of_reading, by_row.pipeline.counters.as_dict() | of_reading
+    assert counters == others
     return run
 
 
