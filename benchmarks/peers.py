@@ -25,6 +25,7 @@ import sys
 import time
 import venv
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -41,7 +42,8 @@ from other_programs import OtherPrograms  # noqa: E402
 from tests.support.kafka.broker import create_topics, read_committed  # noqa: E402
 
 REQUIREMENTS = HERE / "peers_of" / "requirements.txt"
-DISTRIBUTIONS = ("streamad-monitor", "aiokafka", "confluent-kafka", "quixstreams", "faust-streaming")
+OURS_NEED = ("streamad-monitor", "aiokafka", "pysimdjson")
+PEERS_NEED = ("confluent-kafka", "quixstreams", "faust-streaming")
 LIMIT_S = 300.0
 FIGURES = ("samples_per_s", "cpu_us_per_sample", "peak_rss_mb")
 
@@ -104,14 +106,14 @@ def peers_python() -> Path:
     return python
 
 
-def versions(python: Path) -> dict[str, str]:
-    """Return the versions of the distributions that ``python`` has."""
+def versions(python: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those distributions that ``python`` has."""
     code = (
         "import sys, json, importlib.metadata as m\n"
         "found = {d.metadata['Name']: d.version for d in m.distributions()}\n"
         "print(json.dumps({n: found[n] for n in sys.argv[1:] if n in found}))"
     )
-    done = subprocess.run([python, "-c", code, *DISTRIBUTIONS], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True)
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
@@ -238,14 +240,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures that ``--json`` prints."""
     names = [OURS, *(name for name in options.peers if name != OURS)]
     python: Path | None = options.peers_python
-    found = versions(Path(sys.executable))
+    found = versions(Path(sys.executable), OURS_NEED)
     if python is None and any(PEERS[name].is_foreign for name in names):
         try:
             python = peers_python()
         except PeerError as error:
             print(f"the peers' environment {error}", file=sys.stderr)
     if python is not None:
-        found = {**versions(python), **found}
+        found |= versions(python, PEERS_NEED)
     others = OtherPrograms()
     sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 8)}
     figures: dict[str, Any] = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import PEERS, REQUIREMENTS, PeerError, check_outputs
+from benchmarks.peers import OURS_NEED, PEERS, PEERS_NEED, REQUIREMENTS, PeerError, check_outputs, versions
 
 FILES = Path(__file__).resolve().parents[3] / "benchmarks" / "peers_of"
 
@@ -54,3 +55,11 @@ def test_each_peer_has_a_file_and_pinned_requirements() -> None:
     pins = [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
     assert pins
     assert all("==" in line for line in pins)
+
+
+def test_a_version_is_that_of_the_python_that_runs_it() -> None:
+    assert not {*OURS_NEED} & {*PEERS_NEED}
+    named = {line.partition("==")[0] for line in REQUIREMENTS.read_text().splitlines()}
+    assert {*PEERS_NEED} <= named
+    assert not {*OURS_NEED} & named
+    assert versions(Path(sys.executable), ["msgspec", "no-such-distribution"]) == {"msgspec": version("msgspec")}
