@@ -75,7 +75,7 @@ class Replayer:
         events = EventLog(settings.name, plant.clock, lambda _: None)
         try:
             if self._batchers is None:
-                # Not by measurement: what is judged elsewhere, or again later, must be the same bit for bit.
+                # Not by measurement: then where, and when, a part is judged would decide by which backend.
                 self._batchers = await models_at_work(
                     plant, versions=self._task.versions, emit=events.emit, measured=False
                 )
