@@ -3,8 +3,8 @@
 Files of sequences of 50 rows of 9 channels, one stream a file. Stages, each with all before it: ``rows`` reads columns
 up to the finished sequence, ``windows`` builds what a model sees, ``verdicts`` is all that ``score --out`` does, its
 Parquet file included, with a scorer that answers at once; ``replay`` is ``replay --format parquet`` with such a scorer.
-CPU µs a window are of all processes, the one that reads Parquet included; the stages take turns, medians of the rounds. A
-GPU that scores more windows a second waits.
+CPU µs a window are of all processes, the one that reads Parquet included; the stages take turns, medians of the rounds.
+A GPU that scores more windows a second waits.
 Run: ``python -m benchmarks.speed.feed [--files 4] [--sequences 20000] [--processes 1 2] [--rounds 3] [--json]``.
 """
 
