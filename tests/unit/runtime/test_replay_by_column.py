@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -19,9 +20,12 @@ from streamad.errors import SourceError
 from streamad.judge.scoring import ModelInService
 from streamad.plant import Plant
 from streamad.plugins import connect_source
+from streamad.runtime.recordings import MeasuredSource
+from streamad.tables import ColumnBatch, Wanted
+from streamad.types import SourceEvent
 from tests.support.runtime.drawn_tables import S_US, START_US, RowsOnly, drawn_plant, plant
 from tests.support.runtime.ledger import Ledger
-from tests.support.runtime.pipeline import Run, SquareScorer, TickingClock, model_of, run_pipeline
+from tests.support.runtime.pipeline import Run, SquareScorer, TickingClock, model_of, run_pipeline, steps, until
 
 pa: Any = pytest.importorskip("pyarrow")
 pq: Any = pytest.importorskip("pyarrow.parquet")
@@ -104,6 +108,35 @@ async def test_rows_that_are_not_plain_are_dead_letters_with_their_bytes(tmp_pat
     letters = run.messages("dead_letters")
     assert [letter.origin.offset for letter in letters] == list(range(0, 3_000, 500))
     assert all(letter.value for letter in letters)
+
+
+class SlowlySought(MeasuredSource):
+    """Its first columns come while their partition is still being restored."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__(source)
+        self.n_columns = 0
+
+    async def column_batches(self, wanted: Wanted) -> AsyncIterator[SourceEvent | ColumnBatch]:
+        async for event in super().column_batches(wanted):
+            self.n_columns += isinstance(event, ColumnBatch)
+            yield event
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        begin = await super().seek(partition, offset)
+        await until(lambda: bool(self.n_columns))
+        await steps(2_000)
+        return begin
+
+
+async def test_columns_of_a_partition_that_is_being_restored_wait_before_the_next_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "x.parquet", 3_000, 10, line=pa.array(["x" if row % 500 else "" for row in range(3_000)]))
+    of = plant(tmp_path, {}, {"end": ["change"]})
+    source = SlowlySought(connect_source(of.settings.source.url, {}, of.context))
+    run = await run_pipeline(source, of.settings, model=model())
+    await source.close()
+    assert run.pipeline.counters.by_columns == 3_000
+    assert [letter.origin.offset for letter in run.messages("dead_letters")] == list(range(0, 3_000, 500))
 
 
 async def test_progress_that_is_kept_needs_the_cursors_of_rows(tmp_path: Path) -> None:
