@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streamad.errors import SourceError
+from streamad.judge.early.model import Look, LookForm, early_model
 from streamad.judge.scoring import ModelInService
 from streamad.plant import Plant
 from streamad.plugins import connect_source
@@ -35,12 +37,20 @@ def model() -> ModelInService:
     return model_of(SquareScorer((2, 16)))
 
 
+def looking() -> ModelInService:
+    forms = [LookForm(n_points=age, median=float(np.log(1.1)), spread=1.0, still={}) for age in (2, 4, 6)]
+    looks = [Look(form, SquareScorer((2, form.n_points))) for form in forms]
+    early = early_model(looks, np.random.default_rng(0).uniform(0, 1, 199), 0.02, usual=10, longest=8)
+    return replace(model(), early=early)
+
+
 async def replayed(of: Plant, *, by_column: bool) -> tuple[Run, dict[str, list[Any]]]:
     """Replay the plant's files; return the run, and what it wrote by role, in an order of its own: partitions mix."""
     source: Any = connect_source(of.settings.source.url, of.settings.source.options, of.context)
     clock = TickingClock(0.001, START_US + 10**12)
     try:
-        run = await run_pipeline(source if by_column else RowsOnly(source), of.settings, clock=clock, model=model())
+        judging = model() if of.settings.alerts.early is None else looking()
+        run = await run_pipeline(source if by_column else RowsOnly(source), of.settings, clock=clock, model=judging)
     finally:
         await source.close()
     found: dict[str, list[Any]] = {}
@@ -100,6 +110,16 @@ async def test_plain_files_are_replayed_by_column_with_alerts_and_reasons(tmp_pa
     assert run.pipeline.counters.by_columns == 10_000
     assert len(run.verdicts) == 1_000
     assert len(run.messages("alerts")) == len(run.messages("attributions")) == 2 * 71
+
+
+async def test_running_sequences_are_warned_of_as_by_row(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        write(tmp_path / f"{name}.parquet", 2_000, 10)
+    alerts = {"false_alarm_rate": 0.02, "early": {"false_alarm_rate": 0.02}}
+    run = await assert_alike(plant(tmp_path, {}, {"end": ["change"]}, alerts=alerts))
+    assert run.pipeline.counters.by_columns == 4_000
+    assert run.pipeline.counters.warned.total() == run.pipeline.counters.alerts == 2 * 29
+    assert len(run.messages("alerts")) == 4 * 29, "warnings go with the alerts: they have no sink of their own"
 
 
 async def test_rows_that_are_not_plain_are_dead_letters_with_their_bytes(tmp_path: Path) -> None:
