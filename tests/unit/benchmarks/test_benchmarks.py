@@ -105,6 +105,22 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share(speed: Calla
     assert 0 < figures["us_per_sample_decode_assemble"] < 1_000
 
 
+def test_the_feed_reports_windows_a_second_up_to_each_stage(speed: Callable[..., Any]) -> None:
+    pytest.importorskip("pyarrow")
+    figures = speed("feed", "--files", "1", "--sequences", "40", "--processes", "1", "--rounds", "1")
+    assert [each["stage"] for each in figures["cells"]] == ["rows", "windows", "verdicts", "replay"]
+    assert all((each["processes"], each["windows"]) == (1, 40) for each in figures["cells"])
+    assert all(each["windows_a_s"] > 1 and each["cpu_us"] > 10 for each in figures["cells"])
+
+
+def test_numbers_in_arrays_are_fuzzed_beside_lists(speed: Callable[..., Any]) -> None:
+    pytest.importorskip("simdjson")
+    figures = speed("arrays", "--fuzz", "500")
+    assert figures["messages"] == 500
+    assert 100 < figures["read into arrays"] < 400
+    assert 50 < figures["refused"] < 300
+
+
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
