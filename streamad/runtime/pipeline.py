@@ -413,6 +413,7 @@ class Pipeline:
             self._commits.ended(partition, commit)
         except PartitionLost as lost:
             self.counters.commits_failed += 1
+            self._submitter.failed()
             self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
             self._drop(partition.name, is_ours=True)
             if self._is_through and not self.was_stopped:

@@ -22,6 +22,7 @@ _SEQUENCE_BYTES = 4_000
 """What a sequence in flight holds beside its arrays: its verdict, its task, the clocks at its end."""
 _MOST_JUDGED_BYTES = 24_000_000
 """Judged sequences that wait for a commit hold at most so much: then a commit begins, however soon after the last."""
+_GROWING_SHARE = 16
 _CHECKS = 16
 
 
@@ -57,6 +58,7 @@ class Submitter:
         self._own_bytes = _SEQUENCE_BYTES + 4 * len(settings.channel_specs) * settings.window.length
         self._has_said_full = False
         self._n_unjudged = 0
+        self._most_judged_bytes = _MOST_JUDGED_BYTES
 
     @property
     def model(self) -> str:
@@ -84,7 +86,7 @@ class Submitter:
     def holds_too_much(self) -> bool:
         """Return whether sequences in flight hold so much that only commits make room."""
         in_flight_bytes = sum(partition.in_flight_bytes for partition in self._partitions())
-        if in_flight_bytes > _MOST_JUDGED_BYTES and self.n_waiting > 2 * self._settings.run.batch_windows:
+        if in_flight_bytes > self._most_judged_bytes and self.n_waiting > 2 * self._settings.run.batch_windows:
             return True
         return self.held_bytes + in_flight_bytes > self._settings.sequences.max_buffered_bytes
 
@@ -208,8 +210,17 @@ class Submitter:
         if self._take_claims():
             await self.flush()
 
+    def failed(self) -> None:
+        """Note that a commit failed: perhaps it was too large for its time, so the next ones are smaller.
+
+        Each that succeeds lets them grow, slowly: on a thin link, or to a far broker, one in about ten then fails.
+        """
+        self._most_judged_bytes //= 2
+
     def committed(self, partition: Partition, results: Results) -> None:
         """End the claims on streams that a commit has forgotten, and say what now can be said about split ones."""
+        grown_bytes = self._most_judged_bytes + sum(done.nbytes for done in results.done) // _GROWING_SHARE
+        self._most_judged_bytes = min(_MOST_JUDGED_BYTES, grown_bytes)
         gone = {name for name in results.forgotten if name not in partition.intake.streams}
         left = {stream for stream in partition.leaving if self._is_silent(partition, stream)}
         partition.split = (partition.split | partition.leaving) - gone - left

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from streamad.errors import PartitionLost, StalledError
-from streamad.messages import Role
+from streamad.messages import OutputRecord, Role
+from streamad.partition_progress import ProgressUpdate
 from streamad.testing import ListSource, ManualClock
 from streamad.types import (
     FloatArray,
@@ -121,6 +122,35 @@ async def test_failed_commits_and_commits_in_doubt_lose_and_repeat_nothing(seed:
     assert said(run) == said(calm)
     assert not any(call.startswith("release") for call in ledger.calls), "a partition that stays ours is kept"
     assert all(progress.ended for progress in ledger.progress.values()), "every partition was committed to its end"
+
+
+class ThinLink(Ledger):
+    """Commits take time, and those of more than ``MOST`` outputs too long: they fail."""
+
+    MOST = 60
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        await steps(10 * min(len(outputs), self.MOST))
+        if len(outputs) > self.MOST:
+            raise PartitionLost(update.partition, "no commit in time")
+        await super().commit(update, outputs)
+
+
+async def test_commits_that_hold_too_much_for_their_time_become_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.runtime.submitter._MOST_JUDGED_BYTES", 1_000_000)  # 230 of them
+    messages = tuple(records_of([line("a", f"{i}", [i * 2.0, i * 2 + 1], end=True) for i in range(800)]))
+    last = len(messages) - 1
+    batches = (RecordBatch("p", (each,), each.offset + 1, caught_up=each.offset == last) for each in messages)
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: task.done() or len(run.judged) == len(messages))
+        run.pipeline.request_stop()
+
+    settings = settings_of(run={"batch_windows": 4, "batch_wait": 0})
+    source = ListSource([PartitionAssigned("p"), *batches], endless=True)
+    run = await run_pipeline(source, settings, committer=ThinLink(), while_running=watch)
+    assert len(run.judged) == len(messages)
+    assert 0 < run.pipeline.counters.commits_failed < 8
 
 
 async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
