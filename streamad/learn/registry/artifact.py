@@ -317,8 +317,8 @@ def _trial_windows(folder: Path, shape: tuple[int, int], batch_windows: int, lab
     """Return the probe's windows and lengths, over again up to a batch: what backends are timed by."""
     windows, lengths = read_npz(folder / PROBE_FILE, ("windows", "lengths"))
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
-    again = np.arange(min(batch_windows, TRIAL_WINDOWS)) % len(windows)
-    return windows[again], lengths[again]
+    n = min(batch_windows, TRIAL_WINDOWS)
+    return np.resize(windows, (n, *shape)), np.resize(lengths, n)  # also of none, with which no backend may serve
 
 
 def _check_probe(folder: Path, scorer: Scorer, manifest: Manifest, device: str, label: str) -> None:

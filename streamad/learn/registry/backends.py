@@ -13,6 +13,7 @@ from streamad.errors import ArtifactError
 from streamad.judge.scoring import ModelInService
 from streamad.learn.registry.manifest import Manifest
 from streamad.messages import ModelRef
+from streamad.plugins import failure_of
 from streamad.ports import BackendDetector, Detector, Scorer
 from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
@@ -101,7 +102,7 @@ def by_speed(
     """Return the candidates with the one first that scores ``windows`` fastest; ``load`` loads and verifies each.
 
     TorchScript is not timed where it is the last: of such kinds it was nowhere the fastest, and torch takes seconds and
-    600 MB to import. Of two that are nearly as fast the one that the kind prefers is first.
+    600 MB to import. Of two that are nearly as fast the one that the kind prefers is first. One that fails is refused.
     """
     timed = backends[:-1] if backends[-1] == TORCHSCRIPT else backends
     if len(timed) < 2:
@@ -116,7 +117,9 @@ def by_speed(
     untimed = backends[len(timed) :]
     if len(scorers) < 2:
         return Order((*scorers, *untimed), tuple(refused))
-    taken = _shortest_turns(scorers, windows, lengths, clock)
+    taken = _shortest_turns(scorers, windows, lengths, clock, refused)
+    if len(taken) < 2:
+        return Order((*taken, *untimed), tuple(refused))
     preferred, fastest = next(iter(taken)), min(taken, key=taken.__getitem__)
     first = fastest if taken[fastest] * _MARGIN < taken[preferred] else preferred
     others = sorted(taken.keys() - {first}, key=taken.__getitem__)
@@ -125,15 +128,29 @@ def by_speed(
 
 
 def _shortest_turns(
-    scorers: Mapping[str, Scorer], windows: FloatArray, lengths: IntArray, clock: Callable[[], float]
+    scorers: Mapping[str, Scorer],
+    windows: FloatArray,
+    lengths: IntArray,
+    clock: Callable[[], float],
+    refused: list[RefusedBackend],
 ) -> dict[str, float]:
-    """Return the seconds of each scorer's shortest turn: other programs only make turns longer."""
+    """Return the seconds of each scorer's shortest turn: other programs only make turns longer.
+
+    Those that fail are ``refused``: the windows are more than a probe's, and scorers are foreign code.
+    """
     shortest = dict.fromkeys(scorers, math.inf)
     turns, end_s = 0, clock() + _TRIAL_S
-    while turns < _LEAST_TURNS or clock() < end_s:
-        for name, scorer in scorers.items():
+    while shortest and (turns < _LEAST_TURNS or clock() < end_s):
+        for name in list(shortest):
             began_s = clock()
-            scorer.score(windows, lengths)
+            try:
+                scorers[name].score(windows, lengths)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the others may serve
+                del shortest[name]
+                refused.append(RefusedBackend(name, f"cannot score {len(windows)} windows ({failure_of(error)})"))
+                continue
             shortest[name] = min(shortest[name], clock() - began_s)
         turns += 1
     return shortest

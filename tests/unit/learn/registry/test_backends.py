@@ -14,6 +14,7 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError
 from streamad.judge.scoring import ModelInService
+from streamad.learn.registry.arrays import read_npz
 from streamad.learn.registry.artifact import LoadedModel, refused_backends
 from streamad.learn.registry.backends import Order, RefusedBackend, by_speed, tell_backend
 from streamad.learn.registry.hot_swap import RegistryVersions
@@ -411,6 +412,37 @@ def test_torchscript_is_not_loaded_for_a_trial_where_it_is_the_last() -> None:
     order, scorers = ordered("openvino", "torchscript", openvino=1.0, torchscript=0.001)
     assert order == Order(("openvino", "torchscript"))
     assert [each.n_turns for each in scorers.values()] == [0, 0]
+
+
+class AloneOnly(MeanModel):
+    """Fails for more windows than a probe has."""
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        if len(windows) > PROBE_WINDOWS:
+            raise RuntimeError("no memory for so many")
+        return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize("failing", [NAMES[:1], NAMES[:2], NAMES])
+def test_one_that_fails_in_its_trial_is_refused_and_the_others_serve(root: Path, failing: tuple[str, ...]) -> None:
+    detector = BackedDetector(wrong=dict.fromkeys(failing, AloneOnly))
+    if failing == NAMES:
+        with pytest.raises(ArtifactError, match="no backend serves: openvino: cannot score 16 windows"):
+            in_service(root, detector)
+        return
+    model = in_service(root, detector)
+    assert model.backend in set(NAMES) - set(failing)
+    assert [line.split(" does not serve")[0] for line in model.refused] == [*failing]
+    assert "cannot score 16 windows (RuntimeError('no memory for so many'))" in model.refused[0]
+
+
+def test_a_probe_without_windows_refuses_the_version(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def empty(path: Path, names: tuple[str, ...]) -> list[Any]:
+        return [each[:0] for each in read_npz(path, names)]
+
+    monkeypatch.setattr("streamad.learn.registry.artifact.read_npz", empty)
+    with pytest.raises(ArtifactError, match="no backend serves: openvino: scores its probe otherwise"):
+        in_service(root, BackedDetector())
 
 
 class Slow(MeanModel):
