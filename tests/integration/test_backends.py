@@ -220,6 +220,15 @@ def test_a_damaged_export_is_an_event_of_the_run_and_the_next_backend_serves(pla
     assert "backend refused: openvino does not serve default 0001" in " ".join(scored.err.split())
 
 
+def test_backends_are_timed_where_a_plant_is_served_and_not_where_parts_are_judged(plant: CliPlant) -> None:
+    judged = {}
+    for command in ("run", "replay", "replay --format parquet --out parts"):
+        done = plant(f"-v {command} --quiet")
+        assert done.code == 0, done.err
+        judged[command] = "a window takes " in done.err
+    assert judged == {"run": True, "replay": True, "replay --format parquet --out parts": False}
+
+
 def test_a_version_with_a_damaged_export_can_be_rolled_back_to(plant: CliPlant) -> None:
     (version(plant) / "model.onnx").unlink()
     assert plant("models promote 0001").code == 0
