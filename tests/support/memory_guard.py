@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 MOST_MB: Final = 6_000
-"""No worker of the tests has held more than 2,000 MB."""
+"""No worker of the tests has held more than 2,300 MB."""
 _EVERY_S: Final = 1.0
 
 
