@@ -29,6 +29,8 @@ parser_type = _parser_type()
 _REFUSED = (KeyError, AttributeError, TypeError, ValueError, RuntimeError, MemoryError)
 _FIELDS = frozenset({"stream", "sequence", "times", "values", "channels", "end"})
 _BRACKET = ord("[")
+_KEPT_BYTES = 8_000_000
+"""A parser that has read more is not kept: it keeps four to six times as much, for as long as it lives."""
 _LARGEST = 3.4e38
 """Larger numbers may be infinite as float32."""
 
@@ -45,7 +47,7 @@ class Chunk(NamedTuple):
 
 
 class ArrayReader:
-    """Reads chunks with a parser that keeps its memory from one to the next."""
+    """Reads chunks with a parser that keeps its memory from one to the next, but for very long ones."""
 
     def __init__(self) -> None:
         self._parser = parser_type()
@@ -66,6 +68,9 @@ class ArrayReader:
             return _chunk(self._parser.parse(value), n_brackets)
         except _REFUSED:
             return None
+        finally:
+            if len(value) > _KEPT_BYTES:
+                self._parser = parser_type()
 
 
 def _chunk(message: Any, n_brackets: int) -> Chunk | None:

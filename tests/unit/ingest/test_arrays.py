@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +106,25 @@ def test_all_else_is_left_to_the_typed_decoder(reader: ArrayReader, changed: dic
 )
 def test_what_simdjson_refuses_or_reads_otherwise_is_left_out(reader: ArrayReader, value: bytes) -> None:
     assert reader.read(value) is None
+
+
+def held_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system says otherwise what memory a process has")
+def test_a_very_long_message_takes_no_memory_for_ever(reader: ArrayReader) -> None:
+    n = 1_000_000
+    value = b'{"stream":"r","times":[%s],"values":[%s]}' % (
+        b",".join([b"1772352930"] * n),
+        b",".join([b"[1.5,2.5]"] * n),
+    )
+    before = held_bytes()
+    found = reader.read(value)
+    assert found is not None
+    assert found.values.shape == (n, 2)
+    del found
+    assert held_bytes() - before < 3 * len(value)  # the parser took six times as much
 
 
 def test_decoded_arrays_can_be_written_to() -> None:
