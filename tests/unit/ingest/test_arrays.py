@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,17 @@ def test_decoded_arrays_can_be_written_to() -> None:
     (block,) = Decoder(DecodeSettings(), CHANNELS).decode(Record(0, json.dumps(CHUNK).encode()), None).blocks
     block.values[0, 0] = 1
     block.times_us[0] = 1
+
+
+def test_a_decoder_makes_no_object_of_a_number() -> None:
+    value = json.dumps({**CHUNK, "times": [T + i / 8 for i in range(1_000)], "values": [[0.5, 1.5, 2.5]] * 1_000})
+    peaks = []
+    for decoder in pairs()[0]:
+        tracemalloc.start()
+        try:
+            decoder.decode(Record(0, value.encode()), None)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    with_arrays, with_lists = peaks
+    assert with_arrays < 0.6 * with_lists, peaks
