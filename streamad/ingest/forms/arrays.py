@@ -64,7 +64,7 @@ class ArrayReader:
         try:
             if not value.isascii():
                 value.decode()  # simdjson is given no invalid UTF-8: its binding makes that error in an unsafe way
-            n_brackets = int(np.count_nonzero(np.frombuffer(value, np.uint8) == _BRACKET))  # bytes.count takes 4 times
+            n_brackets = int(np.count_nonzero(np.frombuffer(value, np.uint8) == _BRACKET))  # bytes.count takes longer
             return _chunk(self._parser.parse(value), n_brackets)
         except _REFUSED:
             return None
