@@ -31,6 +31,7 @@ def need_ray() -> Any:
     """Return the module ``ray``. Raises PluginError if it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about the coming default
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else its bars replace print in this whole process
     try:
         import ray  # noqa: PLC0415 - an extra
     except ImportError as error:

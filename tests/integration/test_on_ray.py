@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ def _ray() -> Iterator[None]:
 @pytest.mark.usefixtures("_ray")
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_verdicts_that_are_printed_bit_for_bit_also_if_an_actor_is_killed(plant: CliPlant) -> None:
-    """It takes 5 s of a core: Ray starts once, and three actors."""
+    """It takes 5 s of a core: Ray starts once, and three actors. Nothing of Ray stays in the process's builtins."""
+    before = vars(builtins).copy()
     wanted = printed(plant)
     deaths = plant.folder / "deaths"
     deaths.write_text("1")
@@ -42,6 +44,7 @@ def test_ray_gives_the_verdicts_that_are_printed_bit_for_bit_also_if_an_actor_is
     assert deaths.read_text() == "0"
     assert written(plant.folder / "out") == wanted
     assert counts(plant("score --json --out out")) == (0, N_FILES, 0)
+    assert vars(builtins) == before
 
 
 @pytest.mark.usefixtures("_ray")
