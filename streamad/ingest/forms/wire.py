@@ -15,6 +15,7 @@ Wire = Literal["json", "msgpack", "influx"]
 WireSetting: TypeAlias = Literal["auto", Wire]
 # Raised by parsers for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
 PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
+_NO_JSON = "not JSON: begins like msgpack, as do the rows of tables (Parquet, CSV); decode.format auto reads both"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON, _MSGPACK = msgspec.json.Decoder(), msgspec.msgpack.Decoder()
 
@@ -56,6 +57,8 @@ def read_plain(value: bytes, setting: WireSetting, most_lines: int | None = None
     try:
         return _JSON.decode(value)
     except PARSE_ERRORS as error:
+        if wire_format(value, "auto") == "msgpack":
+            fail("malformed", _NO_JSON)
         # Not JSON, but Python's and other encoders write missing and infinite numbers so.
         if b"NaN" not in value and b"Infinity" not in value and "out of range" not in str(error):
             fail("malformed", f"not JSON: {_reason(error)}")

@@ -149,6 +149,13 @@ def test_wire_formats() -> None:
         assert kind_of_error(value, DecodeSettings(format=wire)) == "malformed"
 
 
+def test_msgpack_under_the_format_json_names_the_setting_that_reads_it() -> None:
+    packed = msgspec.msgpack.encode(single())
+    with pytest.raises(DecodeError, match=r"not JSON: begins like msgpack.*decode.format auto"):
+        decoded(packed, DecodeSettings(format="json"))
+    assert_same(decoded(packed, DecodeSettings(format="auto")), decoded(single()))
+
+
 def test_native_records_are_our_own_msgpack_under_any_decode_setting() -> None:
     settings = DecodeSettings(
         format="json", time="relative", time_unit="ms", fields=FieldSettings(stream="unit", values=None)
