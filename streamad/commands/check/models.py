@@ -16,7 +16,7 @@ from streamad.judge.calibration import certifiable_rate
 from streamad.judge.scoring import ModelInService
 from streamad.language import percents
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
-from streamad.learn.registry.backends import TORCHSCRIPT, is_installed
+from streamad.learn.registry.backends import AUTO, TORCHSCRIPT, is_installed
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.ports import BackendDetector
@@ -118,7 +118,7 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
     except StreamadError as error:
         return failure("model", error)
     refused = [warning("model", line, _REMEDY) for line in model.refused]
-    found = [*_found(plant, model), *looks_of(plant.settings, model)]
+    found = [*_found(plant, model), *_alone(plant, model), *looks_of(plant.settings, model)]
     if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
         in_service = ok("model", f"{model.ref.name} {model.ref.version}{_backend(model)}")
         return [in_service, *refused, warning("alerts", below.fact, below.remedy), *found]
@@ -136,6 +136,18 @@ def _found(plant: Plant, model: ModelInService) -> list[Finding]:
     if found.is_low:
         return [warning("faults", found.fact, found.remedy)]
     return [ok("faults", found.fact)]
+
+
+def _alone(plant: Plant, model: ModelInService) -> list[Finding]:
+    """Return how ``auto`` gets a quicker backend, if it has TorchScript alone."""
+    settings, detector = plant.settings.model, detector_for(plant)
+    if settings.backend != AUTO or settings.device not in ("auto", "cpu") or not isinstance(detector, BackendDetector):
+        return []
+    if model.backend != TORCHSCRIPT or model.choice or model.refused or detector.backends[0] == TORCHSCRIPT:
+        return []
+    fastest = detector.backends[0]
+    do = f"pip install 'streamad-monitor[{fastest}]', then train anew"
+    return [ok("model.backend", f"{TORCHSCRIPT}: no other is both installed and exported; to be quicker: {do}")]
 
 
 def looks_of(settings: Settings, model: ModelInService) -> list[Finding]:

@@ -526,6 +526,20 @@ def test_a_rate_within_the_ranks_of_an_out_of_fold_calibration_is_an_estimate(tr
     assert report["checks"][-1]["message"].endswith("12 sequences scored out of fold calibrate it for 0.1, an estimate")
 
 
+@pytest.mark.parametrize(("backend", "is_said"), [("auto", True), ("torchscript", False)])
+def test_auto_that_has_torchscript_alone_says_how_to_get_a_quicker_one(
+    trained: Path, backend: str, is_said: bool
+) -> None:
+    settings = yaml.safe_load(trained.read_text())
+    settings["model"] |= {"backend": backend, "device": "cpu"}
+    other = trained.parent / "backend.yaml"
+    other.write_text(yaml.safe_dump(settings))
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(other), "--json"]).stdout)
+    said = [finding["message"] for finding in report["checks"] if finding["check"] == "model.backend"]
+    assert len(said) == is_said
+    assert all("pip install 'streamad-monitor[openvino]', then train anew" in message for message in said)
+
+
 def test_outputs_of_another_checkpoint_are_named_before_anything_is_cut_off(trained: Path) -> None:
     assert CliRunner().invoke(app, ["run", "-c", str(trained), "-q"]).exit_code == 0
     content = yaml.safe_load(trained.read_text())
