@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line_and_the_others_are_done
     assert outcome.code == 1
     (named,) = [line for line in outcome.err.splitlines() if line.startswith("not judged: ")]
     assert "recordings/day 9.npz" in named
-    assert outcome.err.splitlines()[-1] == "error: 1 of 5 files are not judged: the same command tries them again"
+    assert outcome.err.splitlines()[-1] == "error: 1 of 5 files not judged: the same command tries again"
     assert len(written(plant.folder / "out")) == N_FILES * A_FILE
     broken.unlink()
     assert counts(plant("score --json --out out")) == (0, N_FILES, 0)

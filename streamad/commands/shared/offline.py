@@ -186,7 +186,7 @@ def judge_into(
     _print(done, folder, as_json=as_json)
     if done.failed:
         raise ExecutorError(
-            f"{len(done.failed)} of {count(len(units), 'file')} are not judged: the same command tries them again"
+            f"{len(done.failed)} of {count(len(units), 'file')} not judged: the same command tries again"
         )
     if done.tally.errors and not done.tally.n_scored:
         raise ArtifactError(done.tally.errors[min(done.tally.errors)])
