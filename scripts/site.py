@@ -154,6 +154,8 @@ def build(out: Path) -> list[str]:
 
 
 if __name__ == "__main__":
+    if any(each.startswith("-") for each in sys.argv[1:]):  # else a folder of that name
+        sys.exit(__doc__)
     place_of_site = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve()
     problems = build(place_of_site)
     sys.stdout.write(
