@@ -25,8 +25,8 @@ def watch_workers(most_mb: float = MOST_MB) -> None:
 def _watch(most_mb: float) -> None:
     pause, own = threading.Event(), os.getpid()
     while not pause.wait(_EVERY_S):
-        for task in Path(f"/proc/{own}/task").iterdir():
-            with suppress(OSError):  # it has just ended, or this system names no children
+        for task in Path(f"/proc/{own}/task").glob("*"):  # none where there is no /proc
+            with suppress(OSError):  # it has just ended
                 for child in (task / "children").read_text().split():
                     _end_if_full(int(child), most_mb)
 
