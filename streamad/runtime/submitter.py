@@ -19,10 +19,11 @@ from streamad.types import RecordBatch
 
 _REREADING_SHARE = 2
 _SEQUENCE_BYTES = 4_000
-"""What a sequence in flight holds beside its arrays: its verdict, its task, the clocks at its end."""
+"""A sequence in flight holds so much beside its arrays: its verdict, its task, the clocks at its end."""
 _MOST_JUDGED_BYTES = 24_000_000
 """Judged sequences that wait for a commit hold at most so much: then a commit begins, however soon after the last."""
 _GROWING_SHARE = 16
+"""After a failed commit has halved the bound, each that succeeds raises it by this part of what it held."""
 _CHECKS = 16
 
 
@@ -213,7 +214,7 @@ class Submitter:
     def failed(self) -> None:
         """Note that a commit failed: perhaps it was too large for its time, so the next ones are smaller.
 
-        Each that succeeds lets them grow, slowly: on a thin link, or to a far broker, one in about ten then fails.
+        Each that succeeds lets them grow, slowly: few fail where a link is thin, or the broker far.
         """
         self._most_judged_bytes //= 2
 
